@@ -17,6 +17,8 @@ class Heading:
 
     text: str
     level: int = 2
+    folded: bool = False
+    """Whether a page shows only the heading until it is opened."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class Drawing:
 
     name: str
     caption: str
+    folder: str = ""
+    """The run whose edits it shows, if a page may link them."""
+    configuration: str = ""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def build_report(
     version_sentences = format_version_notes(table.versions)
     passport = build_passport(table, scores.coverage, unjudged, rules)
     printed = tuple(replace(section, notes=(*section.notes, *version_sentences, passport.line)) for section in printed)
-    areas = {name: trend for name in table.criteria if (trend := compute_area_trend(table, name)) is not None}
+    areas = {name: trend for name in table.criteria if (trend := compute_area_trend(table, name, level)) is not None}
     return Report(
         **{
             **dict(scores),
@@ -163,7 +163,10 @@ def build_report(
 
 
 def build_leaderboard(
-    reports: Sequence[Report], tables: Sequence[RunTable] = (), intervals: float | None = None
+    reports: Sequence[Report],
+    tables: Sequence[RunTable] = (),
+    intervals: float | None = None,
+    paper_tables: bool = True,
 ) -> Leaderboard:
     """Rank several reports by overall score among those with the same passport. Runs of the same name are named by their folders.
 
@@ -172,15 +175,25 @@ def build_leaderboard(
         tables: The tables of the same runs in the same order. With them, editing models are compared case by case and share the
             paper's tables.
         intervals: Level of the intervals in the paper's tables; None for no intervals.
+        paper_tables: Whether the papers' tables are computed.
     """
     groups = dict.fromkeys(report.passport.key for report in reports)
     rankings: tuple[ModelComparison, ...] = ()
     ranks: dict[tuple[str, tuple[str, ...]], tuple[int, int]] = {}
     for key in groups:
+        own = [report for report in reports if report.passport.key == key]
         same = [table for report, table in zip(reports, tables, strict=False) if report.passport.key == key]
         compared = rank_runs(same)
-        rankings += compared
         ranks |= find_open_ranks(compared, same)
+        if len(own) == 1:  # its report has compared its editing models
+            compared = tuple(ranking for ranking in own[0].rankings if len(ranking.models) > 1)
+            ranks |= {
+                (own[0].folder, (entry.model, *ranking.part)): entry.ranks
+                for ranking in compared
+                for entry in ranking.models
+            }
+        group = (" + ".join(report.run for report in own),) if len(groups) > 1 else ()
+        rankings += tuple(ranking.model_copy(update={"part": (*group, *ranking.part)}) for ranking in compared)
     names = [report.run for report in reports]
     reports = [
         report.model_copy(update={"run": report.folder}) if names.count(report.run) > 1 else report
@@ -228,7 +241,9 @@ def build_leaderboard(
         answer=_summarize_board(rankings, entries),
         rankings=rankings,
         leaderboard=tuple(entries),
-        tables=tuple(_merge_paper_tables(reports, [split_off_reference(table)[0] for table in tables], intervals)),
+        tables=tuple(_merge_paper_tables(reports, [split_off_reference(table)[0] for table in tables], intervals))
+        if paper_tables
+        else (),
         notes=(*notes, *list_ranking_notes(rankings)),
         reports=tuple(ordered),
     )

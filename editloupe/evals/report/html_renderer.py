@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,8 @@ from editloupe.types import Observation, Step, Trace
 _INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")
 LONG = 8
 """Number of headings from which a page gets a table of contents."""
+MANY_COLUMNS = 7
+"""Number of columns above which a table is set narrower."""
 PAGE_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -34,14 +35,14 @@ def as_html(blocks: Sequence[Block], drawings: Mapping[str, Draw], title: str, m
     """Return the page. All text of models and manifests is escaped."""
     style = read_style("page.css")
     with ExitStack() as stack:
-        page = _Page(drawings, stack)
-        body = "\n".join(part for block in blocks for part in page.render(block))
+        page = _Page(drawings, stack, blocks)
+        body = "\n".join(part for block in blocks for part in page.render(block)) + page.close()
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{for_html(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{_render_contents(page.headings)}{body}\n"
+        f"<title>{for_html(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"{_render_contents(page.headings)}<main>\n{body}\n"
         f"<p><small>{for_html(made_by)}</small></p>\n</main>\n</body>\n</html>\n"
     )
 
@@ -55,24 +56,29 @@ def _render_contents(headings: Sequence[Heading]) -> str:
         f'<li class="level-{heading.level}"><a href="#section-{number}">{for_html(heading.text)}</a></li>'
         for number, heading in listed
     )
-    return f'<nav class="contents" aria-label="Contents"><ul>{items}</ul></nav>\n'
+    return f'<nav class="contents" aria-label="Contents" tabindex="0"><ul>{items}</ul></nav>\n'
 
 
 class _Page:
     """Renders blocks one by one. Each run is opened once for its pictures and traces."""
 
-    def __init__(self, drawings: Mapping[str, Draw], stack: ExitStack) -> None:
+    def __init__(self, drawings: Mapping[str, Draw], stack: ExitStack, blocks: Sequence[Block]) -> None:
+        self._sections = _number_cases(blocks)
         self._drawings = drawings
         self._stack = stack
         self._runs: dict[str, Run] = {}
-        self._cases = self._tables = 0
+        self._cases = self._tables = self._figures = 0
+        self._folded = False
         self.headings: list[Heading] = []
 
     def render(self, block: Block) -> Iterator[str]:
         if isinstance(block, Heading):
             self.headings.append(block)
-            name = f"section-{len(self.headings)}"
-            yield f'<h{block.level} id="{name}">{for_html(block.text)}</h{block.level}>'
+            heading = f'<h{block.level} id="section-{len(self.headings)}">{for_html(block.text)}</h{block.level}>'
+            if block.level <= 2:
+                yield self.close()
+            self._folded = self._folded or block.folded
+            yield f'<details class="run"><summary>{heading}</summary>' if block.folded else heading
         elif isinstance(block, Paragraph) and block.kind == "json":
             text = for_html(block.text)
             yield f"<details><summary>The passport as JSON</summary><pre><code>{text}</code></pre></details>"
@@ -90,6 +96,11 @@ class _Page:
             run = self._run(block.folder)
             yield from (self._case(block, run, item) for item in block.items)
 
+    def close(self) -> str:
+        """Return the end of the folded part that is open, if there is one."""
+        folded, self._folded = self._folded, False
+        return "</details>" if folded else ""
+
     def _run(self, folder: str) -> Run:
         if folder not in self._runs:
             self._runs[folder] = self._stack.enter_context(Run.open(folder))
@@ -97,13 +108,21 @@ class _Page:
 
     def _drawing(self, block: Drawing) -> Iterator[str]:
         if draw := self._drawings.get(block.name):
-            from editloupe.evals.report.figures import as_svg
+            from editloupe.evals.report.figures import as_inline_svg
 
-            data = base64.b64encode(as_svg(draw())).decode()
-            caption = for_html(block.caption)
+            self._figures += 1
+            sections = self._sections.get((block.folder, block.configuration), {})
+
+            def link(mark: Mapping[str, str]) -> str | None:
+                number = sections.get((mark.get("edit", ""), mark.get("criterion", ""))) or sections.get(
+                    (mark.get("edit", ""), "")
+                )
+                return f"#case-{number}" if number else None
+
+            svg = as_inline_svg(draw(), f"figure-{self._figures}", block.caption, link)
             yield (
-                f'<figure class="drawing" tabindex="0"><img src="data:image/svg+xml;base64,{data}" alt="{caption}">'
-                f"<figcaption>{caption}</figcaption></figure>"
+                f'<figure class="drawing"><div class="scroll" tabindex="0" role="region" aria-label="Figure '
+                f'{self._figures}">{svg}</div><figcaption>{for_html(block.caption)}</figcaption></figure>'
             )
 
     def _case(self, cases: Cases, run: Run, item: NotableEdit) -> str:
@@ -137,6 +156,20 @@ class _Page:
         )
 
 
+def _number_cases(blocks: Sequence[Block]) -> dict[tuple[str, str], dict[tuple[str, str], int]]:
+    """Return the numbers of the sections of edits, by run and configuration, then by edit and criterion's title or nothing."""
+    numbers: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
+    count = 0
+    for block in blocks:
+        if isinstance(block, Cases):
+            own = numbers.setdefault((block.folder, block.configuration), {})
+            for item in block.items:
+                count += 1
+                for criterion in (block.titles.get(item.criterion, item.criterion), ""):
+                    own.setdefault((item.edit_id, criterion), count)
+    return numbers
+
+
 def _render_table(grid: PrintedTable, number: int) -> str:
     head = "".join(f'<th scope="col">{for_html(column)}</th>' for column in grid.columns)
     lines = []
@@ -148,7 +181,8 @@ def _render_table(grid: PrintedTable, number: int) -> str:
     body = "".join(lines)
     name = for_html(" ".join(filter(None, (f"Table {number}:", grid.columns[0] if grid.columns else ""))))
     table = f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'
-    table += f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    wide = ' class="wide"' if len(grid.columns) > MANY_COLUMNS else ""
+    table += f"<table{wide}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     # The caption is outside the scrolling area; inside, it would be as wide as the table.
     return f"<figure>{table}<figcaption>{for_html(grid.note)}</figcaption></figure>" if grid.note else table
 

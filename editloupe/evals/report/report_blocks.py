@@ -27,7 +27,7 @@ VERSIONS = "A judge was served in several versions, see above."
 def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[Block]:
     """Yield the blocks of a report: answer, certainty, tables, notable edits, methods."""
     what = " · ".join(filter(None, (report.judge, report.protocol, f"{report.mode} mode", report.differs)))
-    yield Heading(f"{report.run}: {what}", level)
+    yield Heading(f"{report.run}: {what}", level, folded=level > 1)
     yield Paragraph(report.answer, "answer")
     if report.baseline:
         yield Paragraph(report.baseline, "warning")
@@ -38,7 +38,8 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
     corrected = corrected_blocks(report.corrected, report.titles, level + 1) if report.corrected else ()
     for block in (*_score_blocks(report, level + 1), *corrected, *_agreement_blocks(report, level + 1)):
         if isinstance(block, Drawing):
-            yield replace(block, name=within + block.name)
+            name = within + block.name
+            yield replace(block, name=name, folder=report.folder, configuration=report.configuration)
         else:
             yield _with_passport(_with_versions(block, report), report) if isinstance(block, PrintedTable) else block
     if report.instructive:
@@ -418,13 +419,9 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
     yield Drawing("types_by_run", "Scores by instruction type, run by run.")
     if any(entry.agreement for entry in board.leaderboard):
         yield Heading("Agreement with people")
-        labelled = [name for name in criteria if any(name in entry.agreement for entry in board.leaderboard)]
-        for title, measure in (("Spearman ρ with people", "agreement"), ("Pearson r with people", "pearson")):
-            measured = []
-            for entry in board.leaderboard:
-                values: Mapping[str, Estimate] = getattr(entry, measure)
-                measured.append((entry.run, *(values[name].format() if name in values else "–" for name in labelled)))
-            yield PrintedTable("", (title, *(titles[name] for name in labelled)), tuple(measured))
+        labelled = [name for name in criteria if any(name in entry.pearson for entry in board.leaderboard)]
+        measured = [(entry.run, *_format_measures(entry.pearson, labelled)) for entry in board.leaderboard]
+        yield PrintedTable("", ("Pearson r with people", *(titles[name] for name in labelled)), tuple(measured))
         yield Drawing(
             "agreement_by_run", "Agreement with people; filled: the best; dashed: one annotator against the others."
         )
@@ -433,28 +430,44 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
         yield from report_blocks(report, level=2, within=f"{report.run}/")
 
 
+def _format_measures(values: Mapping[str, Estimate], names: Sequence[str]) -> Iterator[str]:
+    return (values[name].format() if name in values else "–" for name in names)
+
+
 def build_leaderboard_table(board: Leaderboard) -> PrintedTable:
     """Build the table of a leaderboard. Ranks count only rows with the same passport."""
     criteria = list(dict.fromkeys(name for entry in board.leaderboard for name in entry.criteria))
     titles = {name: title for report in board.reports for name, title in report.titles.items()}
-    columns = ["run", "rank", "overall", *(titles[name] for name in criteria), "judge", "mode", "protocol", "passport"]
+    labelled = [name for name in criteria if any(name in entry.agreement for entry in board.leaderboard)]
+    columns = ["run", "rank", "overall", *(titles[name] for name in criteria)]
+    columns += [*(f"ρ, {titles[name]}" for name in labelled), "judge", "mode", "protocol", "passport"]
+    passports = [entry.passport for entry in board.leaderboard]
     rows = []
     for entry in board.leaderboard:
         parts = [entry.criteria[name].format(1) if name in entry.criteria else "not asked" for name in criteria]
         coverage = f"{entry.coverage.judged} of {entry.coverage.units}"
-        rank = format_ranks(entry.ranks) if entry.ranks else "–" if entry.rank is None else str(entry.rank)
+        # A row that nothing can be compared with has no rank.
+        lone = passports.count(entry.passport) == 1 < len(passports)
+        rank = "–" if entry.rank is None or lone else format_ranks(entry.ranks) if entry.ranks else str(entry.rank)
         rows.append(
             (
-                *(entry.run, rank, entry.overall.format(1), *parts),
+                *(entry.run, rank, entry.overall.format(1), *parts, *_format_measures(entry.agreement, labelled)),
                 *(entry.judge, entry.mode, entry.protocol, entry.passport, coverage),
             )
         )
     note = RANKS if any(entry.ranks for entry in board.leaderboard) else ""
     for ranking in board.rankings:
-        name, *rest = build_reference_row(ranking.reference, criteria, 5)
+        name, *rest = build_reference_row(ranking.reference, criteria, len(labelled) + 5)
         rows.append((SEPARATOR.join((name, *ranking.part)), *rest))
-        note = f"{note} {describe_reference_row(ranking.reference)}".strip()
-    shown = [part for entry in board.leaderboard for part in (entry.overall, *entry.criteria.values())]
+        words = describe_reference_row(ranking.reference)
+        note = note if words in note else f"{note} {words}".strip()
+    if labelled:
+        note = f"{note} ρ: Spearman's, of the judge with people on all labelled edits of the run.".strip()
+    shown = [
+        part
+        for entry in board.leaderboard
+        for part in (entry.overall, *entry.criteria.values(), *entry.agreement.values())
+    ]
     lines = dict.fromkeys(report.passport.line for report in board.reports)
     return PrintedTable("", (*columns, "judged"), tuple(rows), (note, *explain_missing_intervals(shown), *lines))
 

@@ -6,11 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from editloupe.evals.runs.damage import raise_run_damaged
+from editloupe.evals.traces.filter_parser import join_conditions, quote_text
+from editloupe.evals.traces.run_index import TableFacts
+from editloupe.evals.traces.run_list import ListQuery, change_choice
 from editloupe.servers.studio.run_catalog import OpenRun
+from editloupe.servers.studio.traces.trace_pages import list_link
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -22,7 +28,8 @@ TITLES = {
     "models": "Scores by editing model",
     "label_distribution": "Labels of all repeats, by editing model",
     "score_by_area": "Score and size of the target",
-    "confusion": "Judge and people",
+    "agreement_of_scores": "Scores by people and by the judge",
+    "confusion": "Labels by people and by the judge",
     "agreement_by_type": "Agreement with people by type",
     "agreement_by_model": "Agreement with people by editing model",
 }
@@ -39,16 +46,20 @@ class Charts:
     passport: str
     """What decides whether the scores can be compared with others, in one line."""
     figures: Mapping[str, Callable[[], Any]]
-    drawn: dict[str, bytes] = field(default_factory=dict)
-    """Figures drawn so far, as SVG."""
+    link: Callable[[Mapping[str, str]], str | None]
+    """Finds the page of a part of a figure."""
+    titles: Mapping[str, str]
+    """Their titles by name."""
+    drawn: dict[tuple[str, bool], bytes] = field(default_factory=dict)
+    """Figures drawn so far, as SVG files and as parts of a page."""
 
 
 @dataclass(frozen=True)
 class TrustPage:
-    """How far the scores of a run can be trusted: the blocks of the page, and its figure as SVG."""
+    """How far the scores of a run can be trusted: the blocks of the page, and its figure as an SVG element."""
 
     blocks: tuple[Any, ...]
-    figure: bytes | None
+    figure: str | None
 
 
 AFTER = 1.0
@@ -104,17 +115,21 @@ class ChartCache:
             board, faults = self._board[1]
             return board, [*left_out, *faults]
 
-    def figure(self, open_run: OpenRun, configuration: str, name: str) -> bytes | None:
-        """Return a figure as SVG, None if there is none of that name."""
+    def figure(self, open_run: OpenRun, configuration: str, name: str, inline: bool = False) -> bytes | None:
+        """Return a figure as an SVG file, or as a part of a page with its colours and links; None if there is none."""
         charts = self.charts(open_run, configuration)
         if name not in charts.figures:
             return None
-        from editloupe.evals.report.figures import as_svg
+        from editloupe.evals.report.figures import as_inline_svg, as_svg
 
         with self._lock, raise_run_damaged(open_run.name):
-            if name not in charts.drawn:
-                charts.drawn[name] = as_svg(charts.figures[name]())
-            return charts.drawn[name]
+            if (name, inline) not in charts.drawn:
+                figure = charts.figures[name]()
+                svg = (
+                    as_inline_svg(figure, name, charts.titles[name], charts.link).encode() if inline else as_svg(figure)
+                )
+                charts.drawn[name, inline] = svg
+            return charts.drawn[name, inline]
 
     def trust(self, open_run: OpenRun, configuration: str, several: bool) -> TrustPage:
         """Return the trust page of a configuration.
@@ -150,7 +165,7 @@ def _rank(configurations: Sequence[tuple[OpenRun, Mapping[str, Any]]]) -> tuple[
         from editloupe.evals.stats.scores.run_table import read_run_table
     except ImportError as error:
         raise UserError(f"the ranking needs {error.name}, which is not installed") from None
-    reports, left_out = [], []
+    reports, tables, left_out = [], [], []
     for open_run, known in configurations:
         several = sum(run is open_run for run, _ in configurations) > 1
         name = f"{open_run.name} · {known['title']}" if several else open_run.name
@@ -161,8 +176,10 @@ def _rank(configurations: Sequence[tuple[OpenRun, Mapping[str, Any]]]) -> tuple[
         except UserError as error:
             left_out.append(f"{name} is left out: {error}")
         else:
-            reports.append(report.model_copy(update={"run": name, "folder": f"{name} ({open_run.key})"}))
-    return build_leaderboard(reports) if reports else None, left_out
+            folder = f"{name} ({open_run.key})"
+            reports.append(report.model_copy(update={"run": name, "folder": folder}))
+            tables.append(replace(table, name=name, folder=Path(folder)))
+    return build_leaderboard(reports, tables, paper_tables=False) if reports else None, left_out
 
 
 def _draw(open_run: OpenRun, configuration: str) -> Charts:
@@ -177,13 +194,53 @@ def _draw(open_run: OpenRun, configuration: str) -> Charts:
         table = read_run_table(open_run.run.folder, configuration=configuration)
         people = load_human_labels(table, studio=open_run.labels.path)
         report = build_report(table, human=people, tables=False)
-    return Charts(report.answer, report.version_notes, report.certainty, report.passport.line, build_figures(report))
+    figures = build_figures(report)
+    sizes = {f"target_sizes_{name}": f"Size of the targets: {title}" for name, title in report.titles.items()}
+    titles = {name: (TITLES | sizes).get(name, name.replace("_", " ")) for name in figures}
+    link = _make_links(open_run, configuration, {title: name for name, title in report.titles.items()})
+    return Charts(report.answer, report.version_notes, report.certainty, report.passport.line, figures, link, titles)
+
+
+def _make_links(
+    open_run: OpenRun, configuration: str, criteria: Mapping[str, str]
+) -> Callable[[Mapping[str, str]], str | None]:
+    """Return what finds the page of a part of a figure: an edit's trace, or the edits that a bar or cell counts.
+
+    Args:
+        open_run: The run.
+        configuration: The configuration that is drawn.
+        criteria: Titles of criteria to their names.
+    """
+    facts: TableFacts = open_run.index.facts(configuration)
+    chosen = configuration if len(facts.configurations) > 1 else ""
+
+    def link(mark: Mapping[str, str]) -> str | None:
+        criterion = criteria.get(mark.get("criterion", ""), "")
+        if mark["kind"] == "edit":
+            query = {"edit": mark["edit"], "criterion": criterion, "configuration": chosen}
+            return f"/runs/{open_run.key}/trace?{urlencode({name: value for name, value in query.items() if value})}"
+        values = {name: mark.get(name, "") for name in ("type", "model", "label")}
+        values["label"] = mark.get("judge", values["label"])
+        values["model"] = values["model"] if values["model"] in facts.models else ""
+        values["criterion"] = criterion if values["label"] in facts.counts.get(criterion, ()) else ""
+        values["label"] = values["label"] if values["criterion"] else ""
+        if values["type"] not in ("", *facts.types):
+            return None
+        where = ""
+        for name, value in values.items():
+            where = change_choice(where, name, value)
+        if mark["kind"] == "cell":
+            where = join_conditions([where, f"human = {quote_text(mark['people'])}"])
+        by = "verdict" if values["label"] else "edit"
+        return list_link(open_run.key, ListQuery(where, by, configuration=chosen)) if where else None
+
+    return link
 
 
 def _summarize_trust(open_run: OpenRun, configuration: str, several: bool) -> TrustPage:
     try:
         from editloupe.evals.labels.human import load_human_labels
-        from editloupe.evals.report.figures import as_svg
+        from editloupe.evals.report.figures import as_inline_svg
         from editloupe.evals.report.report_figures import build_trust_figure
         from editloupe.evals.report.trust_blocks import trust_blocks
         from editloupe.evals.stats.scores.run_table import read_run_table
@@ -196,7 +253,10 @@ def _summarize_trust(open_run: OpenRun, configuration: str, several: bool) -> Tr
         table, _ = split_off_reference(read_run_table(open_run.run.folder, configuration=configuration))
         people = load_human_labels(table, studio=open_run.labels.path)
         summary = summarize_trust(table, people, find_queue(table))
-    figures = [as_svg(draw()) for draw in build_trust_figure(summary, table.titles).values()]
+    figures = [
+        as_inline_svg(draw(), name, "Agreement with people, and scores before and after their correction")
+        for name, draw in build_trust_figure(summary, table.titles).items()
+    ]
     named = configuration if several else ""
     blocks = tuple(trust_blocks(summary, table.titles, str(open_run.run.folder), named))
     return TrustPage(blocks, figures[0] if figures else None)

@@ -9,12 +9,14 @@ from matplotlib.figure import Figure
 
 from editloupe.evals.report import build_leaderboard, build_report, figures
 from editloupe.evals.report.figures.agreement import MEASURES
+from editloupe.evals.report.figures.style import CSS_COLOURS, INK, MUTED, SURFACE, TOKENS, answer_styles
 from editloupe.evals.report.report_figures import build_figures
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
 from editloupe.evals.stats.intervals import Estimate, missing_estimate
 from editloupe.evals.stats.scores.distribution import compute_area_trend, count_answers
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
+from editloupe.servers.studio.render import score_level
 from tests.evals.sample_runs import IF, LABELS, VC, Line, make_run
 
 
@@ -69,15 +71,23 @@ def test_the_distribution_shows_counts_and_what_is_unjudged(run: Path) -> None:
     bars = figure.axes[0].patches
     assert sum(bar.get_width() for bar in bars) == pytest.approx(200)
     assert [bar for bar in bars if bar.get_hatch() == "////" and bar.get_width() > 0]
-    assert "4" in texts(figure)
+    assert any(text.endswith(" 4") for text in texts(figure))
 
 
-def test_answers_from_worst_to_best_get_darker_so_that_a_grey_print_keeps_their_order() -> None:
-    from editloupe.evals.report.figures.style import ordinal_colours
+def test_the_labels_have_the_studios_colours_and_a_grey_print_keeps_their_order_by_meter_and_marker() -> None:
+    styles = answer_styles(4)
+    assert [style.colour for style in styles] == [TOKENS[f"level-{number}"] for number in (1, 2, 3, 4)]
+    assert [len(style.meter) for style in styles] == [1, 2, 3, 4]
+    assert len({style.marker for style in styles}) == 4
+    for count in (2, 3):
+        levels = [1 + styles.index(style) for style in answer_styles(count)]
+        assert levels == [score_level(100 * place / (count - 1)) for place in range(count)], "as in the studio"
 
-    grey = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b, _ in ordinal_colours(5)]
-    assert grey == sorted(grey, reverse=True)
-    assert max(np.diff(grey)) < -0.1
+
+def test_more_than_four_answers_go_from_the_worst_colour_to_the_best_without_repeating_one() -> None:
+    colours = [style.colour for style in answer_styles(10)]
+    assert (colours[0], colours[-1], len(set(colours))) == (TOKENS["level-1"], TOKENS["level-4"], 10)
+    assert CSS_COLOURS[colours[1]] == "color-mix(in srgb, var(--level-2) 33%, var(--level-1))"
 
 
 def test_scores_by_area_are_sorted_with_a_sliding_mean_of_ten_and_r(tmp_path: Path) -> None:
@@ -100,7 +110,12 @@ def test_scores_by_area_are_sorted_with_a_sliding_mean_of_ten_and_r(tmp_path: Pa
     assert trend.window_r > trend.r, "means vary less than edits"
     axes = figures.score_by_area({"IF": trend}).axes[0]
     assert axes.get_xscale() == "log"
-    assert axes.get_title(loc="left") == f"IF: r = {trend.r:.2f}, p < 0.001; of means r = {trend.window_r:.2f}"
+    assert axes.get_title(loc="left") == f"IF: r = {trend.r:.2f}, p < 0.001"
+    assert [group.score.n for group in trend.groups] == [5] * 6
+    assert trend.groups[0].score.value == pytest.approx(np.mean(trend.scores[:5]))
+    assert trend.groups[2].area == pytest.approx(np.exp(np.log(trend.areas[10:15]).mean()))
+    (means,) = [line for line in axes.lines if line.get_label() == "mean of a tenth, interval"]
+    assert list(np.asarray(means.get_ydata())) == [group.score.value for group in trend.groups]
 
 
 def test_area_is_a_share_of_the_picture_where_the_run_kept_it(tmp_path: Path) -> None:
@@ -137,14 +152,13 @@ def test_target_sizes_have_a_panel_a_model_with_its_own_r_and_windows(tmp_path: 
     assert "sides" not in trend.model_dump()["models"]["a"], "the picture holds the points, the JSON the numbers"
     figure = figures.target_sizes(trend, "Instruction Following", LABELS[IF])
     above, below = figure.axes[0], figure.axes[1]
-    assert above.get_title(loc="left") == f"a\nr = {a.r:.2f}, p < 0.001, n = 24\nof means of 10: r = {a.window_r:.2f}"
-    assert np.asarray(above.lines[0].get_ydata()) == pytest.approx(a.sliding)
+    assert above.get_title(loc="left") == f"a\nr = {a.r:.2f}, p < 0.001, n = 24"
+    assert np.asarray(above.lines[-1].get_ydata()) == pytest.approx([group.score.value for group in a.groups])
     assert (below.get_xscale(), below.get_yscale()) == ("log", "log")
-    (points,) = below.collections
-    assert np.asarray(points.get_offsets()) == pytest.approx(np.array(a.sides))
-    points.update_scalarmappable()
-    shades = {tuple(shade) for shade in points.get_facecolors()}
-    assert len(shades) == 4, "a colour a label"
+    offsets = np.concatenate([np.asarray(points.get_offsets()) for points in below.collections])
+    assert sorted(map(tuple, offsets.round(6))) == sorted(map(tuple, np.array(a.sides).round(6)))
+    shades = [matplotlib.colors.to_hex(points.get_facecolor()[0]) for points in below.collections]  # type: ignore[index]
+    assert shades == [style.colour for style in answer_styles(4)], "a colour a label"
     (key,) = figure.legends
     assert [text.get_text() for text in key.get_texts()] == list(LABELS[IF])
 
@@ -169,8 +183,8 @@ def test_types_by_model_shows_every_score_as_a_number_and_what_has_none_as_a_das
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
     assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == ["Change Color", "Change OCR", "overall"]
     assert [text.get_text() for text in axes.texts] == ["59.9", "–", "49.0", "–", "7.0", "7.0"]
-    dark, light = (next(t for t in axes.texts if t.get_text() == said).get_color() for said in ("7.0", "59.9"))
-    assert (dark, light) == ("black", "white"), "ink that can be read on its shade"
+    inks = {text.get_text(): text.get_color() for text in axes.texts}
+    assert (inks["7.0"], inks["59.9"], inks["–"]) == (INK, INK, MUTED)
 
 
 def test_several_judges_stand_against_people_by_three_measures_with_the_best_filled() -> None:
@@ -189,8 +203,8 @@ def test_several_judges_stand_against_people_by_three_measures_with_the_best_fil
     assert texts(figure).count("not defined") == 4
     marks = {float(np.asarray(one.get_xdata())[0]): one for one in rho.lines if one.get_marker() == "o"}
     assert set(marks) == {0.9, 0.5}
-    assert marks[0.9].get_markerfacecolor() != "white" == marks[0.5].get_markerfacecolor()
-    filled = [one for one in mae.lines if one.get_marker() == "o" and one.get_markerfacecolor() != "white"]
+    assert marks[0.9].get_markerfacecolor() != SURFACE == marks[0.5].get_markerfacecolor()
+    filled = [one for one in mae.lines if one.get_marker() == "o" and one.get_markerfacecolor() != SURFACE]
     assert [list(np.asarray(one.get_xdata())) for one in filled] == [[0.1]], "of errors the smallest is the best"
     assert [0.95, 0.95] in [list(np.asarray(line.get_xdata())) for line in rho.lines]
     assert [axes.get_xlabel() for axes in figure.axes[3:]] == list(MEASURES.values())
@@ -282,5 +296,5 @@ def test_a_leaderboard_of_judges_draws_their_agreement_in_one_figure(tmp_path: P
         "openai:gpt-5.1, tools",
         "openai:gpt-5.1, plain",
     ]
-    best = [one for one in axes[0].lines if one.get_marker() == "o" and one.get_markerfacecolor() != "white"]
+    best = [one for one in axes[0].lines if one.get_marker() == "o" and one.get_markerfacecolor() != SURFACE]
     assert [list(np.asarray(one.get_ydata())) for one in best] == [[1]], "the judge that says what people say"

@@ -9,7 +9,7 @@ from editloupe.evals.report.text_renderer import as_markdown, as_text
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.tables import PrintedTable
 from tests.evals.model_runs import Scores, model_run
-from tests.evals.sample_runs import IF, Line, make_run
+from tests.evals.sample_runs import IF, LABELS, Line, make_run
 
 EDITORS: dict[str | None, list[Scores | None]] = {"good": [(4, 4)] * 12, "fair": [(2, 4)] * 12, "blur": [(1, 4)] * 12}
 
@@ -146,3 +146,23 @@ def test_equal_scores_share_a_rank_of_the_leaderboard(tmp_path: Path) -> None:
         ("two", 2),
         ("last", 4),
     ]
+
+
+@pytest.mark.long
+def test_three_runs_keep_rank_ranges_caveats_and_agreement_in_one_table(tmp_path: Path) -> None:
+    """A run of three models, and two runs of other judges: what can be compared is ranked with the ranges of its tests."""
+    mixed: list[Scores | None] = [(1 + n % 4, 4) for n in range(12)]
+    models = model_run(tmp_path / "models", {"x": mixed, "y": mixed[1:] + mixed[:1], "z": [(4, 4), *mixed[2:]]})
+    lines = [Line(f"e{n}", 1 + n % 4, 4, human={IF: LABELS[IF][n % 4]}) for n in range(12)]
+    others = [make_run(tmp_path / mode, lines, mode=mode) for mode in ("oracle", "plain")]
+    board = board_of(models, *others)
+    shown = grid_of(board, "run")
+    rank, rho = (shown.columns.index(name) for name in ("rank", "ρ, Instruction Following"))
+    rows = {row[0]: row for row in shown.rows}
+    assert [rows[f"models · {name}"][rank] for name in "xyz"] == ["1–3"] * 3
+    assert (rows["oracle"][rank], rows["plain"][rank]) == ("–", "–")
+    assert str(rows["oracle"][rho]).startswith("1.00")
+    assert rows["models · x"][rho] == "–"
+    assert any(note.startswith("models: The models do not have the same cases") for note in board.notes)
+    assert "models: No best of 3 editing models" in board.answer
+    assert [row for row in rows if "reference" in row] == ["(nothing edited: reference) · models"]

@@ -118,7 +118,7 @@ def test_the_page_is_whole_self_contained_and_without_script(report: Report) -> 
     assert all(link.startswith("#") and link[1:] in ids for link in links), (
         "the contents lead to places of the page alone"
     )
-    assert text.count("data:image/svg+xml") == len(build_figures(report))
+    assert text.count('class="chart-svg"') == len(build_figures(report))
     assert text.count('class="case"') == len(report.instructive)
     assert "source, target framed" in text
 
@@ -270,7 +270,7 @@ def test_several_runs_are_ranked_with_their_reports(tmp_path: Path) -> None:
     assert "ahead of poor" in board.answer
     text = as_html(build_blocks(board), build_figures(board), "board", "here")
     Parsed(text)
-    assert text.count("data:image/svg+xml") == len(build_figures(board))
+    assert text.count('class="chart-svg"') == len(build_figures(board))
     assert set(json.loads(board.model_dump_json())) == {
         "answer",
         "rankings",

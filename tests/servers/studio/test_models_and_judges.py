@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,13 @@ def test_the_charts_are_of_one_judge(studio: OpenStudio, run: Path) -> None:
     assert "Scores by editing model" in page
     drawn = client.get("/runs/run/charts/models", params={"configuration": first})
     assert drawn.headers["content-type"] == "image/svg+xml"
+    assert b"var(--" not in drawn.content, "a file is light"
+    part = client.get("/runs/run/charts/models", params={"configuration": first, "inline": True})
+    model = re.search(r'href="(/runs/run\?where=model[^"]*)"', part.text)
+    assert model is not None
+    assert "var(--ink)" in part.text
+    assert f"configuration={first}" in model[1]
+    assert client.get(unescape(model[1])).status_code == 200
     assert client.get("/runs/run/charts/none", params={"configuration": first}).status_code == 404
 
 

@@ -25,13 +25,15 @@ def test_runs_of_one_judge_are_ranked_and_those_of_another_apart_with_the_reason
     studio: OpenStudio, tmp_path: Path
 ) -> None:
     for name, score, judge in (("low", 1, "openai:a"), ("high", 4, "openai:a"), ("other", 3, "openai:b")):
-        lines = [Line(f"e{n}", score, model=name) for n in range(4)]
+        lines = [Line(f"e{n}", score, model=name) for n in range(12)]
         make_run(tmp_path / name, lines, judge=judge)
     client = studio(runs=tuple(tmp_path / name for name in ("low", "high", "other")))
     assert 'href="/ranking"' in client.get("/runs").text
     page = client.get("/ranking").text
     ranks = {row[0].partition(" ")[0]: row[1] for row in rows(page)}
-    assert ranks == {"high": "1", "low": "2", "other": "1"}
+    assert ranks == {"high": "1", "low": "2", "other": "–", "(nothing": "–"}, (
+        "what nothing can be compared with has no rank"
+    )
     assert "Ranked apart from" in page
     assert "They have different judges" in page
     assert page.count("Passport ") == 2

@@ -1,8 +1,7 @@
-"""Figures of agreement with people."""
+"""Figures of agreement with people, and of the judge's means before and after their correction."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 
@@ -16,17 +15,26 @@ from editloupe.evals.report.figures.style import (
     INK,
     MARKERS,
     MUTED,
+    ORANGE,
     SERIES,
+    SURFACE,
     WIDTH,
-    contrast_colour,
+    describe_sample,
+    draw_cells,
     escape_text,
+    make_mark,
+    mark_points,
     new_figure,
+    sample_points,
     shorten_names,
+    spread_shared,
     use_style,
 )
-from editloupe.evals.stats.agreement.edit_scores import ScoreAgreement
+from editloupe.evals.stats.agreement.edit_scores import ScoreAgreement, ScorePoint
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
 from editloupe.evals.stats.intervals import Estimate
+from editloupe.evals.stats.trust.corrected_scores import Corrected
+from editloupe.evals.stats.trust.trust_summary import JudgeAgreement, ModelTrust
 
 
 def confusion_matrix(matrices: Mapping[str, Confusion], rows: str = "people", columns: str = "judge") -> Figure:
@@ -35,12 +43,15 @@ def confusion_matrix(matrices: Mapping[str, Confusion], rows: str = "people", co
         figure, panels = new_figure(3.7 if len(matrices) > 1 else 4.4, len(matrices))
         for axes, (title, confusion) in zip(panels, matrices.items(), strict=True):
             counts = np.array(confusion.counts, float)
-            shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-            picture = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1.15)
+            cells = draw_cells(axes, counts / np.maximum(counts.sum(1, keepdims=True), 1))
+            axes.set_aspect("equal")
             for (row, column), count in np.ndenumerate(counts):
-                colour = contrast_colour(picture.cmap(shares[row, column] / 1.15))
                 weight = "bold" if row == column else "normal"
-                axes.text(column, row, f"{count:.0f}", ha="center", va="center", color=colour, fontweight=weight)
+                axes.text(column, row, f"{count:.0f}", ha="center", va="center", fontweight=weight)
+                given = confusion.labels[row], confusion.labels[column]
+                says = f"{count:.0f}: {rows} {given[0]}, {columns} {given[1]}"
+                mark = make_mark("cell", says, criterion=title, people=given[0], judge=given[1])
+                cells[row, column].set_url(mark if count else None)
             names = [escape_text(fill(name, 13)) for name in confusion.labels]
             axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor", fontsize=8)
             axes.set_yticks(range(len(names)), names, fontsize=8)
@@ -143,7 +154,7 @@ def _draw_judges(axes: Axes, estimates: Mapping[str, Estimate], judge_rows: Mapp
             continue
         if estimate.low is not None and estimate.high is not None:
             axes.plot([estimate.low, estimate.high], [row, row], color=BLUE, linewidth=1.6, solid_capstyle="butt")
-        filled = BLUE if estimate.value == best else "white"
+        filled = BLUE if estimate.value == best else SURFACE
         axes.plot([estimate.value], [row], "o", color=BLUE, markerfacecolor=filled, markersize=5)
     axes.grid(axis="x")
     axes.set_axisbelow(True)
@@ -156,27 +167,31 @@ MOST_MODELS = 12
 def scores_against_people(score: ScoreAgreement) -> Figure:
     """Draw the score of every edit by people and by the judge, with r, ρ, MAE and the line of equal scores.
 
-    Edits with the same two scores are one point whose area grows with their number.
+    Edits with the same two scores are drawn a little apart.
     """
-    counts = Counter((round(x, 3), round(y, 3), model) for x, y, model in score.points)
-    models = list(dict.fromkeys(model for _, _, model in score.points))
+    points = [score.points[position] for position in sample_points(len(score.points))]
+    places = spread_shared(np.array([point[:2] for point in points], float), (1.6, 1.6))
+    models = list(dict.fromkeys(point.model for point in score.points))
     alone = not 1 < len(models) <= MOST_MODELS
     with use_style():
         figure, (axes,) = new_figure(4.4)
         axes.plot([0, 100], [0, 100], color=INK, linestyle="--", linewidth=1, zorder=1)
         for position, model in enumerate([""] if alone else models):
-            own = [(x, y, count) for (x, y, name), count in counts.items() if alone or name == model]
-            x, y, sizes = np.array(own, float).T
-            axes.scatter(
+            own = [number for number, point in enumerate(points) if alone or point.model == model]
+            colour = SERIES[position % len(SERIES)]
+            x, y = places[own].T
+            drawn = axes.scatter(
                 x,
                 y,
-                s=14 * sizes,
+                s=16,
                 marker=MARKERS[position % len(MARKERS)],
-                facecolors="none",
-                edgecolors=SERIES[position % len(SERIES)],
-                linewidths=1.2,
+                facecolors=colour,
+                edgecolors=colour,
+                alpha=0.55,
+                linewidths=0.5,
                 label=None if alone else escape_text(shorten_names([model])[0]),
             )
+            mark_points(drawn, [_mark_edit(points[number]) for number in own])
         # Next to the axes, so that no point is covered.
         axes.text(1.04, 0.97, _describe_score_agreement(score), transform=axes.transAxes, va="top", fontsize=8.5)
         axes.set_xlim(-3, 103)
@@ -191,7 +206,82 @@ def scores_against_people(score: ScoreAgreement) -> Figure:
     return figure
 
 
+def _mark_edit(point: ScorePoint) -> str:
+    return make_mark("edit", f"{point.edit}: people {point.people:.1f}, judge {point.judge:.1f}", edit=point.edit)
+
+
 def _describe_score_agreement(score: ScoreAgreement) -> str:
     measures = (("r", score.pearson, 3), ("ρ", score.spearman, 3), ("MAE", score.mae, 1))
     lines = [f"{name} = {'–' if e.value is None else f'{e.value:.{digits}f}'}" for name, e, digits in measures]
-    return "\n".join((*lines, f"{score.n} edits"))
+    return "\n".join(
+        (*lines, f"{score.n:,} edits", *filter(None, (describe_sample(score.n).replace(" points", "\npoints"),)))
+    )
+
+
+MOST_ROWS = 12
+"""Criteria and models that are drawn; the tables have all."""
+
+
+def trust_overview(
+    agreement: Sequence[JudgeAgreement], models: Sequence[ModelTrust], titles: Mapping[str, str]
+) -> Figure:
+    """Draw ρ of every criterion with the agreement among people, and every model's mean with its correction.
+
+    Args:
+        agreement: Agreement on the criteria.
+        models: The judge's means and their corrections.
+        titles: Criteria to their titles.
+    """
+    agreement, models = agreement[:MOST_ROWS], models[:MOST_ROWS]
+    with use_style():
+        height = 1.5 + 0.3 * max(len(agreement), len(models))
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        _draw_agreement(left, agreement, titles)
+        _draw_means(right, models)
+        for axes in (left, right):
+            axes.grid(axis="x")
+            axes.set_axisbelow(True)
+        figure.legend(loc="outside lower center", fontsize=7.5, ncols=4, columnspacing=1.0, handletextpad=0.3)
+    return figure
+
+
+def _draw_agreement(axes: Axes, agreement: Sequence[JudgeAgreement], titles: Mapping[str, str]) -> None:
+    rows = np.arange(len(agreement))[::-1]
+    for row, own in zip(rows, agreement, strict=True):
+        if own.ceiling is not None and own.ceiling.value is not None:
+            low, high = own.ceiling.low or own.ceiling.value, own.ceiling.high or own.ceiling.value
+            axes.plot([low, high], [row, row], color=GRID, linewidth=9, solid_capstyle="butt")
+            axes.plot([own.ceiling.value], [row], "|", color=INK, markersize=12, markeredgewidth=1.5)
+        if own.spearman.value is None:
+            axes.text(0.0, row, "not defined", va="center", fontsize=7.5, color=MUTED)
+            continue
+        if own.spearman.low is not None and own.spearman.high is not None:
+            axes.plot([own.spearman.low, own.spearman.high], [row, row], color=BLUE, linewidth=1.6)
+        axes.plot([own.spearman.value], [row], "o", color=BLUE, markersize=5)
+    axes.plot([], [], "o", color=BLUE, markersize=5, label="judge and people")
+    if any(own.ceiling is not None for own in agreement):
+        axes.plot([], [], "|", color=INK, markersize=10, label="one annotator and the others")
+    names = shorten_names([titles.get(own.criterion, own.criterion) for own in agreement], 24)
+    axes.set_yticks(rows, [escape_text(name) for name in names])
+    lowest = min((own.spearman.low for own in agreement if own.spearman.low is not None), default=0.0)
+    axes.set(xlim=(min(-0.05, lowest - 0.05), 1.02), ylim=(-0.7, len(agreement) - 0.3), xlabel="Spearman ρ")
+    axes.set_title("Agreement")
+
+
+def _draw_means(axes: Axes, models: Sequence[ModelTrust]) -> None:
+    rows = np.arange(len(models))[::-1]
+    for row, model in zip(rows, models, strict=True):
+        mean: Corrected = model.mean
+        if mean.judge is not None and mean.corrected is not None:
+            axes.plot([mean.judge, mean.corrected], [row, row], ":", color=MUTED, linewidth=0.9)
+        if mean.judge is not None:
+            axes.plot([mean.judge], [row], "s", color=ORANGE, markersize=5.5)
+        if mean.corrected is not None and mean.low is not None and mean.high is not None:
+            axes.plot([mean.low, mean.high], [row, row], color=BLUE, linewidth=1.6)
+            axes.plot([mean.corrected], [row], "o", color=BLUE, markersize=5)
+    axes.plot([], [], "s", color=ORANGE, markersize=5.5, label="the judge's mean")
+    axes.plot([], [], "o", color=BLUE, markersize=5, label="corrected by people")
+    axes.set_yticks(rows, [escape_text(name) for name in shorten_names([model.name for model in models], 24)])
+    axes.set(xlim=(0, 100), ylim=(-0.7, len(models) - 0.3), xlabel="mean score, 0 to 100")
+    axes.set_title("Score")

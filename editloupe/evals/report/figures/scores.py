@@ -9,16 +9,23 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from editloupe.evals.report.figures.models import draw_group_means
 from editloupe.evals.report.figures.style import (
     BLUE,
     INK,
     MARKERS,
     MUTED,
     SERIES,
-    contrast_colour,
+    SURFACE,
+    WIDTH,
+    answer_styles,
+    describe_sample,
     escape_text,
+    make_mark,
+    mark_points,
+    mark_ticks,
     new_figure,
-    ordinal_colours,
+    sample_points,
     shorten_names,
     use_style,
 )
@@ -54,6 +61,7 @@ def score_per_type(runs: Mapping[str, Scores | SliceScores], titles: Mapping[str
     with use_style():
         figure, (axes,) = new_figure(0.9 + len(lines) * max(0.42, 0.17 * len(series)))
         _draw_dots(axes, lines, series)
+        mark_ticks(axes.yaxis, [make_mark("group", line, type="" if line == "overall" else line) for line in lines])
         axes.axhline(0.5, color=MUTED, linewidth=0.8)
         axes.set_xlabel("score, 0 to 100")
         axes.set_xlim(-2, 102)
@@ -107,7 +115,8 @@ def label_distribution(distributions: Mapping[str, Distribution]) -> Figure:
     """Draw the share of each answer: one panel per criterion, one bar per group, the worst answer first."""
     groups = max(len(distribution.counts) for distribution in distributions.values())
     with use_style():
-        figure = Figure(figsize=(7.0, (1.05 + 0.34 * groups) * len(distributions)), layout="constrained")
+        height = sum(1.05 + 0.34 * groups + 0.2 * (_legend_rows(own) - 1) for own in distributions.values())
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         panels = figure.subplots(len(distributions), 1, squeeze=False)[:, 0]
         for axes, (title, distribution) in zip(panels, distributions.items(), strict=True):
             _draw_bars(axes, title, distribution)
@@ -117,7 +126,8 @@ def label_distribution(distributions: Mapping[str, Distribution]) -> Figure:
 
 def _draw_bars(axes: Any, title: str, distribution: Distribution) -> None:
     hatches = {NOT_APPLICABLE: "....", UNJUDGED: "////"}
-    colours = ordinal_colours(sum(answer not in hatches for answer in distribution.answers))
+    given = [answer for answer in distribution.answers if answer not in hatches]
+    styles = dict(zip(given, answer_styles(len(given)), strict=True))
     names = list(distribution.counts)
     rows = np.arange(len(names))[::-1]
     totals = np.array([max(1, sum(line)) for line in distribution.counts.values()])
@@ -127,72 +137,98 @@ def _draw_bars(axes: Any, title: str, distribution: Distribution) -> None:
         if answer == UNJUDGED and not counts.any():
             continue
         shares = counts / totals * 100
-        spare = answer in hatches
-        colour = "white" if spare else colours[column]
-        axes.barh(
+        style = styles.get(answer)
+        bars = axes.barh(
             rows,
             shares,
             left=left,
-            color=colour,
-            edgecolor=MUTED if spare else "white",
+            color=style.colour if style else SURFACE,
+            edgecolor=SURFACE if style else MUTED,
             hatch=hatches.get(answer),
             linewidth=0.6,
             height=0.72,
-            label=escape_text(answer),
+            label=escape_text(f"{style.meter} {answer}".strip() if style else answer),
         )
-        for row, share, start, count in zip(rows, shares, left, counts, strict=True):
+        for bar, name, row, share, start, count in zip(bars, names, rows, shares, left, counts, strict=True):
+            mark = make_mark("answer", f"{name}, {answer}: {count}", criterion=title, label=answer, model=name)
+            bar.set_url(mark if count else None)
             if share >= 4:
-                box = {"facecolor": "white", "edgecolor": "none", "pad": 1} if spare else None
                 axes.text(
                     start + share / 2,
                     row,
-                    str(count),
+                    f"{style.meter} {count}".strip() if style and share >= 13 else str(count),
                     ha="center",
                     va="center",
                     fontsize=8,
-                    color=contrast_colour(colour),
-                    bbox=box,
+                    color=style.ink if style else INK,
+                    bbox=None if style else {"facecolor": SURFACE, "edgecolor": "none", "pad": 1},
                 )
         left += shares
     axes.set_yticks(rows, [escape_text(name) for name in shorten_names(names, 24)])
+    mark_ticks(axes.yaxis, [make_mark("group", name, model=name) for name in names])
     axes.set_xlim(0, 100)
-    axes.set_title(escape_text(title), pad=20)
+    rows_of_legend = _legend_rows(distribution)
+    axes.set_title(escape_text(title), pad=6 + 14 * rows_of_legend)
     axes.tick_params(axis="y", length=0)
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 0.98), ncols=5, fontsize=7.5, borderaxespad=0, columnspacing=1.2)
+    handles, words = axes.get_legend_handles_labels()
+    across = -(-len(words) // rows_of_legend)
+    # A legend is filled column by column; row by row the answers keep their order.
+    order = [place for column in range(across) for place in range(column, len(words), across)]
+    axes.legend(
+        [handles[place] for place in order],
+        [words[place] for place in order],
+        loc="lower left",
+        bbox_to_anchor=(0, 0.98),
+        ncols=across,
+        fontsize=7.5,
+        borderaxespad=0,
+        columnspacing=1.2,
+    )
+
+
+def _legend_rows(distribution: Distribution) -> int:
+    """Return the rows of a legend with one entry per answer, so that it is not wider than the figure."""
+    answers = [
+        name
+        for column, name in enumerate(distribution.answers)
+        if name != UNJUDGED or any(line[column] for line in distribution.counts.values())
+    ]
+    return -(-sum(len(name) + 8 for name in answers) // 88)
 
 
 def score_by_area(trends: Mapping[str, AreaTrend]) -> Figure:
-    """Draw scores against target area on a log scale, with the sliding mean of ten and Pearson's r of both."""
+    """Draw scores against target area on a log scale, with means and intervals of tenths of the edits and Pearson's r."""
     with use_style():
         figure, panels = new_figure(2.9, len(trends), sharey=True)
         for axes, (title, trend) in zip(panels, trends.items(), strict=True):
-            scatter = np.random.default_rng(0).uniform(-1.6, 1.6, len(trend.scores))
-            axes.scatter(
-                trend.areas,
-                np.array(trend.scores) + scatter,
+            drawn = sample_points(len(trend.scores))
+            spread = np.random.default_rng(0).uniform(-1.6, 1.6, len(drawn))
+            points = axes.scatter(
+                np.array(trend.areas)[drawn],
+                np.array(trend.scores)[drawn] + spread,
                 s=12,
                 color=BLUE,
                 alpha=0.45,
                 linewidths=0,
                 label="edit",
-                rasterized=len(trend.scores) > 500,
             )
-            if trend.sliding:
-                window = len(trend.scores) - len(trend.sliding) + 1
-                logs = np.convolve(np.log(trend.areas), np.ones(window) / window, "valid")
-                axes.plot(np.exp(logs), trend.sliding, color=INK, linewidth=1.6, label=f"mean of {window} neighbours")
-            axes.set_xscale("log")
-            axes.xaxis.set_major_formatter("{x:g}")
-            axes.set_ylim(-5, 105)
+            says = [f"{trend.edits[n]}: score {trend.scores[n]:.1f}, area {trend.areas[n]:.3g}" for n in drawn]
+            mark_points(
+                points,
+                [
+                    make_mark("edit", text, edit=trend.edits[n], criterion=title)
+                    for n, text in zip(drawn, says, strict=True)
+                ],
+            )
+            draw_group_means(axes, trend.groups)
             axes.set_xlabel(f"target area, {trend.unit}")
-            axes.grid(axis="y")
-            axes.set_axisbelow(True)
             correlation = "no r" if trend.r is None else f"r = {trend.r:.2f}, {_format_p(trend.p)}"
-            if trend.window_r is not None:
-                correlation += f"; of means r = {trend.window_r:.2f}"
-            axes.set_title(escape_text(f"{title}: {correlation}"), fontsize=9)
+            sample = f"\n{text}" if (text := describe_sample(len(trend.scores))) else ""
+            axes.set_title(escape_text(f"{title}: {correlation}") + sample, fontsize=9)
         panels[0].set_ylabel("score, 0 to 100")
-        panels[0].legend(loc="lower left", fontsize=7.5, frameon=True, framealpha=0.9, edgecolor="none")
+        figure.legend(
+            *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=7.5, frameon=False
+        )
     return figure
 
 
@@ -208,6 +244,7 @@ def leaderboard(entries: Mapping[str, Estimate]) -> Figure:
     with use_style():
         figure, (axes,) = new_figure(0.8 + 0.36 * len(ordered))
         _draw_dots(axes, [name for name, _ in ordered], {"overall": [value for _, value in ordered]})
+        mark_ticks(axes.yaxis, [make_mark("group", name, model=name) for name, _ in ordered])
         for row, (_, value) in zip(range(len(ordered))[::-1], ordered, strict=True):
             if value.value is not None:
                 axes.annotate(

@@ -7,7 +7,7 @@ an edit's score is the mean of its criteria, from 0 to 100. If people rated edit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -36,6 +36,15 @@ class ScoreMeasures(Record):
     mae: Estimate
 
 
+class ScorePoint(NamedTuple):
+    """The scores of one edit by people and by the judge."""
+
+    people: float
+    judge: float
+    model: str
+    edit: str
+
+
 class ScoreAgreement(ScoreMeasures):
     """Agreement on the scores of all edits, of each editing model and of each instruction type."""
 
@@ -44,8 +53,8 @@ class ScoreAgreement(ScoreMeasures):
     by_model: Mapping[str, ScoreMeasures] = Field(default_factory=dict)
     by_type: Mapping[str, ScoreMeasures] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    points: tuple[tuple[float, float, str], ...] = Field(default=(), exclude=True, repr=False)
-    """People's score, the judge's score and the editing model of every edit, for a figure."""
+    points: tuple[ScorePoint, ...] = Field(default=(), exclude=True, repr=False)
+    """Every edit, for a figure."""
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one plain record per group and measure, with `score` as the criterion."""
@@ -107,7 +116,9 @@ def measure_score_agreement(table: RunTable, labels: HumanLabels, level: float =
         by_model=measure_groups([row.edit.model for row in table.rows]),
         by_type=measure_groups([row.edit.instruction_type for row in table.rows]),
         notes=notes,
-        points=tuple((float(people[n]), float(judge[n]), table.rows[n].model) for n in positions),
+        points=tuple(
+            ScorePoint(float(people[n]), float(judge[n]), table.rows[n].model, table.rows[n].name) for n in positions
+        ),
     )
 
 

@@ -12,7 +12,17 @@ from pydantic import Field
 
 from editloupe.evals.runs.run_folder import PICTURES, PictureFolder
 from editloupe.evals.stats.agreement import coefficients as st
-from editloupe.evals.stats.intervals import Floats, Ints, Number, find_distinct_rows, number_keys
+from editloupe.evals.stats.intervals import (
+    LEVEL,
+    Estimate,
+    Floats,
+    GroupMeans,
+    Ints,
+    Number,
+    build_estimate,
+    find_distinct_rows,
+    number_keys,
+)
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.run_units import RunUnit, UnitColumns, row_means
 from editloupe.pictures.decode import declared_size
@@ -22,6 +32,9 @@ from editloupe.types import NOT_APPLICABLE, UNJUDGED, Record
 
 WINDOW = 10
 """Samples in the sliding mean over target area."""
+MOST_GROUPS = 10
+"""Groups of edits by target area, of about the same number; their means show the trend."""
+LEAST_IN_GROUP = 5
 _BINS = ("0–20", "20–40", "40–60", "60–80", "80–100")
 _MAX_ANSWERS = 10
 
@@ -31,6 +44,15 @@ class Distribution(Record):
 
     answers: tuple[str, ...]
     counts: Mapping[str, tuple[int, ...]]
+
+
+class SizeGroup(Record):
+    """Edits with targets of about the same area."""
+
+    area: Number
+    """Geometric mean of the areas."""
+    score: Estimate
+    """Mean score with its interval."""
 
 
 class SizeTrend(Record):
@@ -51,10 +73,14 @@ class SizeTrend(Record):
     """Mean of each window of ten edits."""
     middles: tuple[Number, ...] = ()
     """The area of each window: the geometric mean of its ten edits."""
+    groups: tuple[SizeGroup, ...] = ()
+    """Tenths of the edits by area, fewer groups if a tenth has fewer than five edits; none if there is only one group."""
     sides: tuple[tuple[Number, Number], ...] = Field(default=(), exclude=True)
     """Width and height of every target, in percent of the picture's or in pixels; an edit has as many as targets."""
     side_scores: tuple[Number, ...] = Field(default=(), exclude=True)
     """The score of the edit each of them belongs to."""
+    side_edits: tuple[str, ...] = Field(default=(), exclude=True)
+    """The name of that edit."""
 
 
 class AreaTrend(Record):
@@ -66,6 +92,10 @@ class AreaTrend(Record):
     scores: tuple[Number, ...]
     sliding: tuple[Number, ...] = Field(default=())
     """Mean of each window of ten samples; nothing with fewer samples."""
+    groups: tuple[SizeGroup, ...] = ()
+    """Means of tenths of the edits by area."""
+    edits: tuple[str, ...] = Field(default=(), exclude=True)
+    """The name of each edit."""
     r: Number | None
     """Pearson's r of score and log area, edit by edit."""
     p: Number | None
@@ -143,8 +173,14 @@ def _format_bin(unit: RunUnit) -> str | None:
     return None if unit.score_100 is None else _BINS[min(len(_BINS) - 1, int(unit.score_100 // 20))]
 
 
-def compute_area_trend(table: RunTable, criterion: str) -> AreaTrend | None:
-    """Relate scores to the area of the targets (all boxes of an edit together); None if no edit has boxes."""
+def compute_area_trend(table: RunTable, criterion: str, level: float = LEVEL) -> AreaTrend | None:
+    """Relate scores to the area of the targets (all boxes of an edit together); None if no edit has boxes.
+
+    Args:
+        table: The run.
+        criterion: The criterion.
+        level: Level of the intervals of group means.
+    """
     scores = row_means(table.scores(criterion))
     usable = table.targeted[np.isfinite(scores[table.targeted])].tolist()
     if not usable:
@@ -160,18 +196,27 @@ def compute_area_trend(table: RunTable, criterion: str) -> AreaTrend | None:
     sides = sides / wholes[owners] * 100
     order = np.argsort(areas, kind="stable")
     models = np.array([row.model for row in rows])
+    names = [row.name for row in rows]
+    sources = number_keys([row.source for row in rows])
     r, p, why = _correlate(areas[order], values[order])
     return AreaTrend(
         unit="percent of the picture" if has_sizes else "pixels",
         areas=tuple(areas[order].tolist()),
         scores=tuple(values[order].tolist()),
         sliding=_sliding_means(values[order]),
+        groups=_group_by_area(areas[order], values[order], sources[order], level),
+        edits=tuple(names[position] for position in order),
         r=r,
         p=p,
         why=why,
         window_r=_correlate_windows(areas[order], values[order]),
         models={
-            model: _compute_size_trend(areas[own], values[own], sides[targets], values[owners[targets]])
+            model: _compute_size_trend(areas[own], values[own], sides[targets], values[owners[targets]]).model_copy(
+                update={
+                    "groups": _group_by_area(areas[own], values[own], sources[own], level),
+                    "side_edits": tuple(names[owner] for owner in owners[targets]),
+                }
+            )
             for model in dict.fromkeys(models.tolist())
             if len(own := order[models[order] == model]) and len(targets := np.flatnonzero(models[owners] == model))
         },
@@ -191,6 +236,20 @@ def _compute_size_trend(areas: Floats, values: Floats, sides: Floats, side_score
         sides=tuple((width, height) for width, height in sides.tolist()),
         side_scores=tuple(side_scores.tolist()),
     )
+
+
+def _group_by_area(areas: Floats, values: Floats, sources: Ints, level: float) -> tuple[SizeGroup, ...]:
+    """Return the mean scores of groups of edits that are sorted by area."""
+    count = min(MOST_GROUPS, len(values) // LEAST_IN_GROUP)
+    if count < 2:
+        return ()
+    groups = []
+    for own in np.array_split(np.arange(len(values)), count):
+        means = GroupMeans(values[own, None], np.zeros(len(own), np.int64), 1, sources[own])
+        spread = means.spread(np.ones((1, 1)))
+        score = build_estimate(float(values[own].mean()), len(own), spread, level, limits=(0.0, 100.0))
+        groups.append(SizeGroup(area=float(np.exp(np.log(areas[own]).mean())), score=score))
+    return tuple(groups)
 
 
 def _sliding_means(values: Floats) -> tuple[float, ...]:

@@ -26,7 +26,7 @@ from editloupe.evals.traces.run_list import AGREEMENTS, BY, CHOICES, COLUMNS, Li
 from editloupe.rubrics.registry import protocols
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.servers.studio.annotation.worklists import add_to_queue, find_queues, propose_worklist
-from editloupe.servers.studio.charts import TITLES, TrustPage
+from editloupe.servers.studio.charts import TrustPage
 from editloupe.servers.studio.judging.requests import parse_json
 from editloupe.servers.studio.run_catalog import ClosedRun, OpenRun
 from editloupe.servers.studio.studio import studio_of
@@ -238,19 +238,19 @@ def charts(request: Request, key: str, configuration: Text = "") -> Response:
     open_run = studio.run(key)
     chosen = _configuration(open_run, configuration)
     run_charts = studio.charts.charts(open_run, chosen) if chosen else None
-    return studio.pages.page("parts/charts.html", run=open_run, charts=run_charts, configuration=chosen, titles=TITLES)
+    return studio.pages.page("parts/charts.html", run=open_run, charts=run_charts, configuration=chosen)
 
 
 @router.get("/runs/{key}/charts/{name}")
-def chart(request: Request, key: str, name: str, configuration: Text = "") -> Response:
-    """Return one figure as SVG."""
+def chart(request: Request, key: str, name: str, configuration: Text = "", inline: bool = False) -> Response:
+    """Return one figure as an SVG file, or as a part of the run's page."""
     studio = studio_of(request)
     open_run = studio.run(key)
     chosen = _configuration(open_run, configuration)
-    figure = studio.charts.figure(open_run, chosen, name) if chosen else None
+    figure = studio.charts.figure(open_run, chosen, name, inline) if chosen else None
     if figure is None:
         raise HTTPException(404, "There is no such figure.")
-    return Response(figure, media_type="image/svg+xml")
+    return Response(figure, media_type="text/html" if inline else "image/svg+xml")
 
 
 def _configuration(open_run: OpenRun, wanted: str) -> str:
@@ -355,17 +355,6 @@ def trust(request: Request, key: str, configuration: Text = "") -> Response:
         facts_of_run=facts,
         blocks=[(type(block).__name__, block) for block in page.blocks] if page else [],
         why=why,
+        figure=page.figure if page else None,
         versions=open_run.served_notes(facts.configuration) if facts.configuration else (),
     )
-
-
-@router.get("/runs/{key}/trust/figure")
-def trust_figure(request: Request, key: str, configuration: Text = "") -> Response:
-    """Return the figure of the trust page as SVG."""
-    studio = studio_of(request)
-    open_run = studio.run(key)
-    facts = open_run.index.facts(configuration)
-    page = studio.charts.trust(open_run, facts.configuration, len(facts.configurations) > 1)
-    if page.figure is None:
-        raise HTTPException(404, "There is no such figure.")
-    return Response(page.figure, media_type="image/svg+xml")

@@ -120,12 +120,16 @@ const wake = () => document.querySelectorAll("[data-queue] button").forEach((but
 wake();
 
 // Charts and statistics take a while: they come after the page.
-const fragment = document.querySelector("[data-fragment]");
-if (fragment) {
-  ask(fragment.dataset.fragment, { headers: { accept: "application/json" } })
-    .then((html) => { fragment.innerHTML = html; })
-    .catch((error) => { fragment.textContent = error.message; });
+async function load(around) {
+  for (const fragment of around.querySelectorAll("[data-fragment]")) {
+    try {
+      fragment.innerHTML = await ask(fragment.dataset.fragment, { headers: { accept: "application/json" } });
+    } catch (error) { fragment.textContent = error.message; }
+    fragment.removeAttribute("aria-busy");
+    await load(fragment);
+  }
 }
+load(document);
 
 // A batch that is still running is followed: what changed is fetched again, without leaving the page.
 const FOLLOW = 3000;

@@ -26,7 +26,7 @@ EDIT = "edit=the-edit%2F..%2Fx&criterion=instruction_following"
 PAGES = {
     "/runs": "h1",
     "/runs/run": "table.edits",
-    "/runs/run?view=charts": ".sheets img",
+    "/runs/run?view=charts": ".sheets svg",
     "/runs/run?view=agreement": ".lab",
     "/runs/run?label=unjudged": "table.edits",
     f"/runs/run-2/trace?{EDIT}": ".stage",

@@ -146,7 +146,7 @@ def test_what_stands_before_the_choices_of_a_trace_does_not_move_as_they_come(ad
 def test_charts_fit_the_page(address: str, new_page: NewPage, width: int) -> None:
     page: Page = new_page(address, width=width)
     page.goto("/runs/run?view=charts")
-    expect(page.locator(".sheets button").first).to_be_visible()
+    expect(page.locator(".sheets svg").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from editloupe.cli.main import run as command
 from tests.drawn_pictures import edit_pair
+from tests.evals.sample_runs import Line, make_run
 from tests.servers.studio.browser.conftest import NewPage
 from tests.servers.studio.conftest import Listen
 from tests.servers.studio.samples import HOSTILE, TYPES, long_trace, many_edits
@@ -76,13 +77,49 @@ def test_the_reports_charts_have_a_view_of_their_own(listen: Listen, new_page: N
     page.click(".bar a >> nth=0")
     expect(page.locator(".count")).not_to_contain_text("of 30 edits")
     page.get_by_role("link", name="Charts").click()
-    figures = page.locator(".sheets img")
+    figures = page.locator(".sheet")
     expect(figures.first).to_be_visible(timeout=60_000)
-    for number in range(figures.count()):
-        figures.nth(number).scroll_into_view_if_needed()  # a figure is drawn when it comes into sight
-        expect(figures.nth(number)).not_to_have_js_property("naturalWidth", 0)
+    expect(page.locator(".sheet svg")).to_have_count(figures.count(), timeout=60_000)
     page.get_by_role("link", name="Agreement and tools").click()
     expect(page.locator(".confusion").first).to_be_visible()
+
+
+def test_a_point_of_a_chart_leads_to_its_edit(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    lines = [Line(f"e{n}", 1 + n % 4, boxes=((1, 1, 3 + 2 * n, 9),)) for n in range(12)]
+    page = new_page(listen(runs=(make_run(tmp_path / "run", lines, pictures=True),)))
+    page.goto("/runs/run?view=charts")
+    point = page.locator('.sheet a[href*="/trace?edit=e7&"]').first
+    point.click()
+    expect(page.locator("h1.instruction")).to_be_visible()
+    assert "edit=e7" in page.url
+
+
+@pytest.mark.parametrize("part", ["bar", "cell"])
+def test_a_part_of_a_chart_leads_to_its_edits(listen: Listen, new_page: NewPage, tmp_path: Path, part: str) -> None:
+    pytest.importorskip("matplotlib")
+    page = new_page(listen(runs=(many_edits(tmp_path, 30),)))
+    page.goto("/runs/run?view=charts")
+    link = page.locator(f'.sheet a[href*="{"human" if part == "cell" else "label"}+"]').first
+    says = link.get_attribute("aria-label") or ""
+    number = says.rpartition(": ")[2] if part == "bar" else says.partition(":")[0]
+    link.click()
+    expect(page.locator(".count")).to_contain_text(f"of {number} verdict")
+    assert ("human" in page.url) == (part == "cell")
+
+
+def test_charts_have_the_colours_of_the_scheme(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    address = listen(runs=(many_edits(tmp_path, 30),))
+    inks = []
+    for dark in (False, True):
+        page = new_page(address, dark=dark)
+        page.goto("/runs/run?view=charts")
+        text = page.locator(".sheet text").first
+        expect(text).to_be_visible(timeout=60_000)
+        inks.append(text.evaluate("(one) => getComputedStyle(one).fill"))
+        assert inks[-1] == page.evaluate("getComputedStyle(document.body).color")
+    assert inks[0] != inks[1]
 
 
 def test_the_target_is_enlarged_in_all_pictures_below_the_viewer(trace: Page) -> None:
