@@ -17,7 +17,7 @@ from editloupe._util.files import atomic_text_file, make_folder
 from editloupe._util.hashing import content_key
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.rubrics.rubric_files import describe_validation_error
-from editloupe.types import Record, UserError
+from editloupe.types import Box, Record, UserError
 
 PairKind = Literal["outputs", "rationales"]
 DecisionRule = Literal["third", "unanimous"]
@@ -66,6 +66,7 @@ class OpenPair(Record):
         a: The first side.
         b: The second side.
         by_scores: The key of the better side, `tie` or `unclear`; None if the pair was not scored.
+        target_boxes: The edit's target boxes, in pixels of the source picture.
         people: Number of people to ask.
         rule: How their answers decide.
         fields: Further fields of the line in `pairs.jsonl`.
@@ -87,6 +88,7 @@ class OpenPair(Record):
     b: PairSide
     by_scores: str | None = None
     """The key of the better one, `tie` or `unclear`; None if the pair was not scored."""
+    target_boxes: tuple[Box, ...] = ()
     people: Annotated[int, Field(ge=1)] = 2
     rule: DecisionRule = "third"
     fields: Mapping[str, Any] = {}

@@ -11,14 +11,18 @@ from PIL import Image
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.pictures.decode import Album
-from editloupe.types import Edit, Judgement, Verdict
+from editloupe.types import Box, Edit, Judgement, Verdict
 
 Scores = Mapping[str, float]
 """Criteria and scores, 1 to 5."""
 
 
 def compass_run(
-    folder: Path, models: Mapping[str, Sequence[Scores]], judge: str = "openai:gpt-5.1", why: str = "Seen."
+    folder: Path,
+    models: Mapping[str, Sequence[Scores]],
+    judge: str = "openai:gpt-5.1",
+    why: str = "Seen.",
+    boxes: tuple[Box, ...] = (),
 ) -> Path:
     """Write a run in which every model has an output for cases 0, 1, 2 …; runs in one parent folder share their pictures.
 
@@ -38,6 +42,7 @@ def compass_run(
                     instruction=f"Move cup {number} to the left",
                     instruction_type="Move",
                     hint="The cup is white.",
+                    target_boxes=boxes,
                     model=model,
                 )
                 verdicts = tuple(

@@ -11,6 +11,8 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 
 from editloupe.evals.preferences.answers import RATING_SCALE
 from editloupe.evals.preferences.pairs import TIE, OpenPair
+from editloupe.pictures.decode import declared_size
+from editloupe.pictures.pixels import ImageError
 from editloupe.servers.studio.studio import studio_of
 from editloupe.servers.studio.work_folders import PairFile
 from editloupe.types import UserError
@@ -32,29 +34,53 @@ def choose(request: Request) -> Response:
 
 
 @router.get("/pairs/{key}")
-def page(request: Request, key: str, annotator: Name = "", pair: Id = "") -> Response:
-    """Return a pair, by default the next open one; without a person's name the page asks for it."""
+def page(
+    request: Request, key: str, annotator: Name = "", pair: Id = "", last: Id = "", again: bool = False
+) -> Response:
+    """Return a pair, by default the next open one; without a person's name the page asks for it.
+
+    `last` is the pair that was answered before, to return to. With `again`, the ratings of a pair are asked once more; the new
+    ones replace them.
+    """
     studio, pair_file, who = studio_of(request), _file(request, key), " ".join(annotator.split())
     if not who:
         return studio.pages.page("pairs_start.html", pair_file=pair_file, people=pair_file.people())
     queue = pair_file.queue(who)
     asked = _pair(pair_file, pair) if pair else queue.first
+    here = f"/pairs/{key}?annotator={quote(who)}"
+    back = f"{here}&pair={quote(last)}" if last in pair_file.pairs() else ""
     if asked is None:
-        return studio.pages.page("pairs_start.html", pair_file=pair_file, people=pair_file.people(), finished=who)
+        people = pair_file.people()
+        return studio.pages.page("pairs_start.html", pair_file=pair_file, people=people, finished=who, undo=back)
     answer = pair_file.answers.of(asked.id, who)
-    rated = {side: answer.ratings.get(getattr(asked, side).key) for side in ("a", "b")}
+    sides = {getattr(asked, side).key: side for side in ("a", "b")}
+    choosing = asked.kind == "rationales" or (bool(answer.ratings) and not again)
     return studio.pages.page(
         "pairs.html",
         pair_file=pair_file,
         who=who,
         pair=asked,
-        choosing=asked.kind == "rationales" or bool(answer.ratings),
-        rated=rated,
+        choosing=choosing,
+        rated={side: answer.ratings.get(side_key) for side_key, side in sides.items()},
+        chosen=TIE if answer.choice == TIE else sides.get(answer.choice or "", ""),
+        size=_picture_size(pair_file, asked),
+        undo=f"{here}&pair={quote(asked.id)}&last={quote(last)}&again=true" if choosing and answer.ratings else back,
+        again=again,
+        last=last,
         words=WORDS,
         references=len(asked.references),
         done=queue.done,
         left=queue.left,
     )
+
+
+def _picture_size(pair_file: PairFile, pair: OpenPair) -> tuple[int, int]:
+    """Return width and height of a pair's source picture; 4 by 3 if it cannot be read."""
+    content = pair_file.picture(pair, "source")
+    try:
+        return declared_size(content[0]) if content else (4, 3)
+    except ImageError:
+        return 4, 3
 
 
 @router.post("/pairs/{key}/answers")
@@ -71,14 +97,15 @@ async def answer(request: Request, key: str) -> Response:
     if not who:
         raise UserError("an annotator needs a name")
     pair = _pair(pair_file, form.get("pair", ""))
-    stay = ""
+    more = ""
     if "choice" in form:
         sides = {"a": pair.a.key, "b": pair.b.key, TIE: TIE}
         pair_file.answers.choose(pair, who, sides.get(form["choice"], ""))
+        more = f"&last={quote(pair.id)}"
     else:
         pair_file.answers.rate(pair, who, {pair.a.key: _rating(form.get("a")), pair.b.key: _rating(form.get("b"))})
-        stay = f"&pair={quote(pair.id)}"
-    return RedirectResponse(f"/pairs/{key}?annotator={quote(who)}{stay}", 303)
+        more = f"&pair={quote(pair.id)}&last={quote(form.get('last', ''))}"
+    return RedirectResponse(f"/pairs/{key}?annotator={quote(who)}{more}", 303)
 
 
 @router.get("/pairs/{key}/pictures/{pair}/{which}")

@@ -1,4 +1,4 @@
-// Two pictures of the same scene: side by side, as a slider, blinking, with their difference; zoom and pan go together.
+// Pictures of the same scene: side by side, and two of them as a slider, blinking, with their difference; zoom and pan go together.
 
 import { onKeys } from "./common.js";
 import { BoxDrawing } from "./boxes.js";
@@ -22,6 +22,8 @@ export class Viewer {
     for (const pane of root.querySelectorAll("[data-pane]")) {
       this.panes[pane.dataset.pane] = { pane, picture: pane.querySelector("img"), marks: pane.querySelector(".marks") };
     }
+    this.roles = Object.keys(this.panes);
+    this.over = this.roles.slice(-2);
     this.shapes = root.querySelectorAll(".shape");
     this.differing = root.querySelector("img.difference");
     this.handle = root.querySelector(".handle");
@@ -30,14 +32,14 @@ export class Viewer {
     this.zoom = 1;
     this.centre = [0.5, 0.5];
     this.split = 50;
-    this.front = "edited";
+    this.front = this.over[1];
     this.marks = [];
     this.lit = null;
     this.shown = true;
     this.targets = JSON.parse(root.dataset.boxes || "[]");
     this.drawing = "draw" in root.dataset ? new BoxDrawing(this) : null;
     this.#listen();
-    this.show(root.dataset.source, root.dataset.edited);
+    this.show(...this.roles.map((role) => root.dataset[role]));
     const strip = root.parentElement.querySelector("[data-loupes]");
     if (strip) this.loupes = new Loupes(this, strip);
     if (!this.drawing) this.#recall();
@@ -58,11 +60,12 @@ export class Viewer {
 
   // Pictures
 
-  show(source, edited) {
-    this.shas = { source, edited };
+  // The pictures in the order of their panes, by hash or address.
+  show(...pictures) {
+    this.shas = Object.fromEntries(this.roles.map((role, at) => [role, pictures[at]]));
     for (const [role, sha] of Object.entries(this.shas)) {
       const { picture } = this.panes[role];
-      if (sha) picture.src = `/pictures/${sha}`;
+      if (sha) picture.src = sha.startsWith("/") ? sha : `/pictures/${sha}`;
       else picture.removeAttribute("src");
       picture.addEventListener("load", () => this.draw(), { once: true });
     }
@@ -96,13 +99,25 @@ export class Viewer {
     this.handle.hidden = mode !== "slider";
     this.differing.hidden = mode !== "difference";
     clearInterval(this.blinking);
-    this.front = "edited";
-    if (mode === "blink") this.blinking = setInterval(() => { this.front = this.front === "edited" ? "source" : "edited"; this.draw(); }, BLINK);
+    this.front = this.over[1];
+    if (mode === "blink") this.blinking = setInterval(() => { this.front = this.over.find((role) => role !== this.front); this.draw(); }, BLINK);
     if (mode === "difference") this.#loadDifference();
     this.draw();
   }
 
-  chooseMode(mode) { this.setMode(mode); this.#remember(); }
+  chooseMode(mode) {
+    if (!this.root.querySelector(`[data-view="${mode}"]`)) return false;
+    this.setMode(mode);
+    this.#remember();
+    return true;
+  }
+
+  // Which two of three pictures lie over each other as a slider, or blinking.
+  chooseOver(roles) {
+    this.over = roles;
+    for (const button of this.root.querySelectorAll("[data-over]")) button.setAttribute("aria-pressed", String(button.dataset.over === roles.join(" ")));
+    this.setMode(this.mode === "side" ? "slider" : this.mode);
+  }
 
   #loadDifference() {
     const { source, edited } = this.shas;
@@ -131,7 +146,7 @@ export class Viewer {
   }
 
   panBy(across, down) {
-    const { width, height } = this.frame(this.mode === "side" ? "source" : "edited");
+    const { width, height } = this.frame(this.mode === "side" ? this.roles[0] : this.over[1]);
     this.centre = [this.centre[0] - across / width, this.centre[1] - down / height];
     this.draw();
   }
@@ -189,17 +204,21 @@ export class Viewer {
   draw() {
     this.#shape();
     this.#clamp();
-    for (const role of ["source", "edited"]) {
+    for (const role of this.roles) {
       const { pane, picture } = this.panes[role];
+      const out = this.mode !== "side" && !this.over.includes(role);
+      pane.classList.toggle("out", out);
+      const hidden = out || (this.mode === "blink" && this.front !== role);
+      this.names.querySelector(`[data-name="${role}"]`).classList.toggle("off", hidden);
+      if (out) continue;
       const frame = this.frame(role);
       place(picture, frame);
       picture.classList.toggle("pixels", frame.scale * (this.size[0] / (picture.naturalWidth || this.size[0])) > 3);
       this.#drawMarks(role, frame);
-      pane.classList.toggle("behind", this.mode === "blink" && this.front !== role);
+      pane.classList.toggle("behind", hidden);
+      pane.style.clipPath = this.mode === "slider" && role === this.over[1] ? `inset(0 0 0 ${this.split}%)` : "";
     }
-    this.names.dataset.front = this.front;
     place(this.differing, this.frame("source"));
-    this.panes.edited.pane.style.clipPath = this.mode === "slider" ? `inset(0 0 0 ${this.split}%)` : "";
     this.handle.style.left = `${this.split}%`;
     this.handle.setAttribute("aria-valuenow", String(Math.round(this.split)));
     this.root.querySelector(".zoom-level").textContent = `${Math.round(this.zoom * 100)} %`;
@@ -276,6 +295,7 @@ export class Viewer {
       const button = event.target.closest("button");
       if (!button) return;
       if (button.dataset.view) this.chooseMode(button.dataset.view);
+      if (button.dataset.over) this.chooseOver(button.dataset.over.split(" "));
       if (button.dataset.zoom === "target") this.zoomToTarget();
       else if (button.dataset.zoom === "fit") this.fit();
       else if (button.dataset.zoom) this.zoomBy(button.dataset.zoom === "in" ? 1.6 : 1 / 1.6);
@@ -298,7 +318,7 @@ export class Viewer {
       if (by) { this.#splitAt(this.split + by); event.preventDefault(); }
     });
     onKeys({
-      s: () => this.chooseMode("side"), l: () => this.chooseMode("slider"), b: () => this.chooseMode("blink"), d: () => this.chooseMode("difference"),
+      s: () => this.chooseMode("side"), l: () => this.chooseMode("slider"), [this.root.dataset.blinkKey ?? "b"]: () => this.chooseMode("blink"), d: () => this.chooseMode("difference"),
       g: () => this.zoomToTarget(),
       "+": () => this.zoomBy(1.6), "=": () => this.zoomBy(1.6), "-": () => this.zoomBy(1 / 1.6), 0: () => this.fit(),
       x: () => { this.toggleBoxes(); this.#remember(); }, t: () => (this.drawing ? this.drawing.toggle() : false),
