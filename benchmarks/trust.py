@@ -8,7 +8,6 @@ or one to four of a type, or of any type, share one.
 
 Corrected scores: how often the 95 % interval holds the truth, and its width compared with that of the labels alone. Calibration:
 how often people agree with what is kept at least as often as promised. Drift: false alarms, and how often a change is seen.
-Gate: how often a loss of the margin passes, and no loss fails.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from scipy import stats
 
 from editloupe.evals.stats.agreement.coefficients import MEASURES, MatchedScores, estimate_alpha
 from editloupe.evals.stats.comparison.bradley_terry import PairwiseJudgement, fit_bradley_terry
-from editloupe.evals.stats.comparison.gate import decide
 from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, compute_differences
 from editloupe.evals.stats.comparison.run_comparison import compare_agreement
 from editloupe.evals.stats.intervals import Estimate, build_estimate
@@ -457,50 +455,6 @@ def shrink_strengths(strengths: Floats) -> Floats:
     return found - found.mean()
 
 
-GATE_DROP = 5.0
-
-
-def simulate_gate(repetitions: int, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield how often a gate passes and fails, with two criteria of which one loses nothing, the margin or twice the margin.
-
-    Rare losses add up to the margin: a few edits lose all their points, and the others only vary.
-    """
-    for labels, cuts in LABELS.items():
-        shifts = np.linspace(-2, 0, 4001)
-        losses = mean_label(0.0, cuts, 1.25**0.5) - mean_label(shifts, cuts, 1.25**0.5)
-        for sharing in ("none", "across"):
-            for edits in (30, 60, 200):
-                for world, loss in {"none": 0.0, "margin": 1.0, "twice the margin": 2.0, "margin, rare": 1.0}.items():
-                    random = np.random.default_rng((seed, 14, *map(ord, labels + sharing + world), edits))
-                    shift = np.array([float(np.interp(loss * GATE_DROP, losses[::-1], shifts[::-1])), 0.0])
-                    share = GATE_DROP / float(mean_label(0.0, cuts, 1.25**0.5)) if world == "margin, rare" else 0.0
-                    answers = []
-                    for _ in range(repetitions):
-                        sources = share_sources(random, np.zeros(edits), sharing)
-                        quality = np.sqrt(0.8) * draw_quality(random, sources)[:, None]
-                        old, new = (
-                            quality
-                            + np.sqrt(0.2) * random.normal(size=(edits, 1))
-                            + 0.5 * random.normal(size=(edits, 2))
-                            for _ in range(2)
-                        )
-                        sides = {"a": labels_of(new if share else new + shift, cuts), "b": labels_of(old, cuts)}
-                        sides["a"][random.random(edits) < share, 0] = 0.0
-                        grid = CaseGrid(
-                            PLAIN, ("one", "other"), ("all",), np.zeros(edits, int), np.ones((1, 2), bool), sources
-                        )
-                        changes = compute_differences(grid, sides, [("a", "b")], 0.9)["a", "b"]
-                        answers.append({decide(change, GATE_DROP, 0.05, 3).verdict for change in changes.values()})
-                    yield {
-                        "labels": labels,
-                        "shared sources": sharing,
-                        "edits": edits,
-                        "loss of one criterion": world,
-                        "passed": sum(answer == {"passed"} for answer in answers) / repetitions,
-                        "failed": sum("failed" in answer for answer in answers) / repetitions,
-                    }
-
-
 def format_table(title: str, rows: list[dict[str, Any]]) -> str:
     """Return rows as a Markdown table."""
     lines = [f"## {title}", "", "| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
@@ -560,7 +514,6 @@ def main() -> None:
         "calibration": ("Calibration, 90 % agreement, 5 % error", simulate_calibration),
         "cascade": ("Cascade of two judges, 90 % agreement, 5 % error in all", simulate_cascade),
         "drift": ("Drift, margin 5 points", simulate_drift),
-        "gate": ("Gate, margin 5 points", simulate_gate),
     }
     tables: dict[str, list[dict[str, Any]]] = {}
     for name in options.only or simulations:

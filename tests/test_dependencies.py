@@ -42,6 +42,7 @@ ROOMS = {
     "ablation": {"manifests", "runs", "labels", "batch", "stats", "report"},
     "verify": {"runs", "stats", "report"},
     "stress": {"manifests", "runs", "stats", "report", "ablation"},
+    "gate": {"manifests", "runs", "batch", "stats", "report"},
 }
 """The sub-packages of `evals`, and which of the others each may import."""
 SHIMS = {

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,8 +14,6 @@ from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Without, expand_options
 from editloupe.cli.output import choose_format, choose_width, deliver, tell
-from editloupe.pictures.memory import MemoryPicture, PictureSource
-from editloupe.pictures.table_cells import find_file
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -100,33 +98,13 @@ def drift(
     return CODES[result.answer]
 
 
-def _has_picture(source: PictureSource) -> bool:
-    return source.has_content if isinstance(source, MemoryPicture) else find_file(source).is_file()
-
-
 def _draw_edits(table: RunTable, count: int, seed: int) -> list[Edit]:
     """Return the edits to judge again. A picture whose file is gone is taken from the run."""
     from editloupe.evals.runs.store import Run
     from editloupe.evals.stats.trust.drift import draw_anchor_rows
 
-    edits = []
     with Run.open(table.folder) as run:
-        for row in draw_anchor_rows(table, count, seed):
-            by_role: dict[str, tuple[PictureSource, ...]] = {}
-            for role, paths in row.edit.files.items():
-                shas = row.pictures.get(role, ())
-                pictures = [path if _has_picture(path) else None for path in paths]
-                for index, sha in enumerate(shas[: len(pictures)]):
-                    pictures[index] = pictures[index] or run.pictures.find(sha)
-                if None in pictures:
-                    raise UserError(
-                        f'the edit "{row.name}" cannot be judged again: its picture {paths[0]} is gone and the run kept no copy'
-                    )
-                by_role[role] = tuple(picture for picture in pictures if picture is not None)
-            single: dict[str, Any] = {
-                role: by_role.pop(role)[0] for role in ("source", "edited", "reference") if role in by_role
-            }
-            edits.append(row.edit.model_copy(update={**single, "more_images": by_role}))
+        edits = [run.pictures.restore(row.edit, row.pictures) for row in draw_anchor_rows(table, count, seed)]
     if not edits:
         raise UserError(f"the run {table.name} has no edit with a verdict, so there is nothing to judge again")
     return edits

@@ -2,84 +2,229 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe._util.text import for_json
-from editloupe.cli.output import choose_format, choose_width, deliver
-from editloupe.cli.report import ProtocolName
+from editloupe._util.text import for_json, format_command, number_of
+from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, protocol_of
+from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.options import Only, Without, expand_options
+from editloupe.cli.output import choose_format, choose_width, deliver, tell
+from editloupe.cli.report import ConfigurationName
+from editloupe.evals.batch.stopping import INTERRUPTED
 from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from editloupe.evals.batch.batch import Batch, Edits
+    from editloupe.evals.gate.gate import GateResult, Judging, ModelGate
+    from editloupe.evals.gate.sides import CaseOptions
 
 CODES = {"passed": 0, "failed": 4, "cannot_tell": 5}
 """Exit codes, for continuous integration."""
 FORMATS = ("text", "json", "junit", "md")
 WIDTH = 110
 """Columns of the text."""
+RUN = Path("gate-run")
 
 
-def gate(
-    new: Annotated[Path | None, typer.Argument(help="Run of the new model. Not read with --power.")] = None,
-    against: Annotated[Path | None, typer.Option("--against", help="Run of the baseline.")] = None,
-    drop: Annotated[float, typer.Option("--drop", help="A loss of that many points of 100 must not pass.")] = 2.0,
-    criteria: Annotated[
+@dataclass(frozen=True)
+class GateTestOptions:
+    """The options about the test."""
+
+    drop: Annotated[float, typer.Option("--drop", help="A loss of that many points of 100 must not pass.")] = 2.0
+    tested: Annotated[
         list[str] | None,
         typer.Option("--criterion", help="Test only this criterion. Repeatable. Default: the score and all criteria."),
-    ] = None,
-    level: Annotated[
-        float, typer.Option("--level", help="Probability of a false pass, and of a false failure.")
-    ] = 0.05,
-    power: Annotated[
-        bool,
-        typer.Option(
-            "--power", help="Say which loss a gate against the baseline would find, before a new model is judged."
-        ),
-    ] = False,
+    ] = None
+    level: Annotated[float, typer.Option("--level", help="Probability of a false pass, and of a false failure.")] = 0.05
     max_edits: Annotated[
         int | None,
         typer.Option("--max-edits", min=1, help="Compare at most N cases, drawn at random and always the same."),
-    ] = None,
+    ] = None
+    shared: Annotated[
+        bool,
+        typer.Option("--shared", help="Leave out cases without a new output. By default a missing output fails."),
+    ] = False
     allow_unsure: Annotated[
         bool, typer.Option("--allow-unsure", help="End with exit code 0 if the gate cannot tell.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class GateOutputs:
+    """The options about what is written."""
+
+    format: Annotated[str | None, typer.Option("--format", help="text, json, junit or md.")] = None
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(help="Output file; .json, .xml and .md set the format. Repeatable. Default: standard output."),
+    ] = None
+    pictures: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the thumbnails of the worst edits and the picture sheet `sheet.jpg`."),
+    ] = None
+    pictures_url: Annotated[
+        str | None,
+        typer.Option(help="Address under which --pictures will be found. Default: its path.", hidden=True),
+    ] = None
+
+    @property
+    def files(self) -> list[Path | None]:
+        """The files to write; None for standard output."""
+        return [*self.out] if self.out else [None]
+
+
+@expand_options
+def gate(
+    new: Annotated[
+        Path | None,
+        typer.Argument(help="The new model: a run, a manifest with its outputs, or a folder of them."),
+    ] = None,
+    *,
+    against: Annotated[Path | None, typer.Option("--against", help="The baseline: the same.")] = None,
+    power: Annotated[
+        bool,
+        typer.Option(
+            "--power", help="Only say which loss a gate against the baseline would find, before anything is judged."
+        ),
     ] = False,
-    format: Annotated[str | None, typer.Option("--format", help="text, json, junit or md.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
-    protocol: ProtocolName = None,
+    test: GateTestOptions,
+    run: Annotated[
+        Path,
+        typer.Option(help="Run that keeps what is judged here. The same outputs are never judged twice."),
+    ] = RUN,
+    cases: Annotated[
+        Path | None, typer.Option(help="Manifest of the cases, if both sides are folders of outputs.")
+    ] = None,
+    configuration: ConfigurationName = None,
+    judge: Annotated[JudgeOptions, Without("criteria")],
+    which: Annotated[EditOptions, Only("layout", "columns", "allow_outside")],
+    outputs: GateOutputs,
+    options: Annotated[BatchOptions, Without("limit", "keep", "replace", "only", "as_json")],
 ) -> int:
     """Test a new editing model for a loss against a baseline: passed (exit code 0), failed (4) or cannot tell (5).
 
-    Both runs have the same cases and the same judge. A broken output fails the gate.
+    Both sides have the same cases. What is not in a run is judged on the way, in a fixed random order, until the answer is
+    certain. A broken output fails the gate before anything is judged. `--max-cost` limits what this command spends.
 
     Example: editloupe gate runs/quantised --against runs/full --drop 2
 
+    Example: editloupe gate new.jsonl --against old.jsonl --judge openai:gpt-5.1 --max-cost 5
+
     Example: editloupe gate --against runs/full --drop 2 --power
     """
-    kind = choose_format(format or ("junit" if out and out.suffix.lower() == ".xml" else None), out, FORMATS)
+    kinds = [_choose_kind(outputs.format, out) for out in outputs.files]
     if against is None:
-        raise UserError("name the run of the baseline with --against")
+        raise UserError("name the baseline with --against")
     if new is None and not power:
-        raise UserError("name the run of the new model; only --power needs none")
-    from editloupe.evals.report.gate_blocks import as_junit, gate_blocks
-    from editloupe.evals.report.text_renderer import as_markdown, as_text
-    from editloupe.evals.stats.comparison.gate import estimate_power, run_gate
-    from editloupe.evals.stats.scores.run_table import read_run_table
+        raise UserError("name the new model's run, manifest or folder; only --power needs none")
+    from editloupe.evals.gate.decisions import check_settings
+    from editloupe.evals.gate.gate import GateStopped, Judging, ModelGate
+    from editloupe.evals.gate.sides import CaseOptions, read_sides
+    from editloupe.evals.manifests.columns import parse_columns
 
-    baseline = read_run_table(against, protocol)
+    check_settings(test.drop, test.level)
+    reading = CaseOptions(
+        cases,
+        which.layout,
+        parse_columns(which.columns or ()),
+        which.allow_outside,
+        judge.protocol,
+        configuration,
+        tell,
+    )
     if power:
-        if kind not in ("text", "json"):
-            raise UserError(f"--power is printed as text or json, not {kind}")
-        estimate = estimate_power(baseline, drop, criteria or (), level, max_edits)
-        deliver(for_json(estimate.model_dump(), 2) + "\n" if kind == "json" else estimate.sentence + "\n", out)
-        return 0
-    result = run_gate(new or Path(), baseline, drop, criteria or (), level, max_edits, protocol)
-    titles = baseline.titles
-    if kind == "json":
-        text = for_json(result.model_dump(mode="json"), 2) + "\n"
-    elif kind == "junit":
-        text = as_junit(result, titles)
+        return _print_power(against, test, reading, run, kinds[0], outputs.out)
+    sides = read_sides(new or Path(), against, reading)
+    tables = [side.table for side in sides if side.table]
+    if len(tables) < 2:
+        if tables:
+            modes = tables[0].modes
+            own = replace(judge, protocol=judge.protocol or (None if judge.rubrics else tables[0].protocol))
+            judge = replace(own, mode=own.mode or (modes[0] if own.setup is None and len(modes) == 1 else None))
+        judge = replace(which.with_protocol(judge), criteria=test.tested)
+        judge.announce()
+    opened = replace(judge.with_plan(), tool_memory=TOOL_MEMORY) if len(tables) < 2 else judge
+
+    def make_batch(edits: Edits) -> Batch:
+        from editloupe.rubrics.registry import usual_repeats
+
+        return options.batch(edits, run, opened.open, usual_repeats=usual_repeats(protocol_of(opened)))
+
+    judging = Judging(make_batch, options.quiet, signals=True, say=tell) if len(tables) < 2 else None
+    with ModelGate(sides, judging, test.shared) as ready:
+        if judging and not _announce_cost(ready, judging, test.max_edits, options.dry_run):
+            return 0
+        try:
+            result = ready.run(test.drop, test.tested or (), test.level, test.max_edits)
+        except GateStopped:
+            tell(
+                f"stopped; nothing is lost. Continue with the same command: {format_command('editloupe', *sys.argv[1:])}"
+            )
+            return INTERRUPTED
+    _write(result, kinds, outputs)
+    return 0 if test.allow_unsure and result.verdict == "cannot_tell" else CODES[result.verdict]
+
+
+def _choose_kind(format: str | None, out: Path | None) -> str:
+    return choose_format(format or ("junit" if out and out.suffix.lower() == ".xml" else None), out, FORMATS)
+
+
+def _announce_cost(gate: ModelGate, judging: Judging, max_edits: int | None, only: bool) -> bool:
+    """Say what judging will cost at most; return whether to go on."""
+    from editloupe.evals.batch.batch import dry_run
+
+    if gate.broken:
+        return True
+    drawn = gate.draw(max_edits)
+    edits = gate.edits(drawn)
+    if edits:
+        forecast = dry_run(judging.batch(lambda: edits), tell)
+        cost = "its price is not known" if forecast.cost is None else f"about ${forecast.cost:.2f}"
+        tell(
+            f"{number_of(len(drawn), 'case')}: at most {number_of(forecast.units, 'unit')} to judge with about "
+            f"{number_of(forecast.usage.requests, 'request')}, {cost}; it ends as soon as the answer is certain"
+        )
     else:
-        blocks = tuple(gate_blocks(result, titles))
-        text = as_markdown(blocks) if kind == "md" else as_text(blocks, choose_width(out, WIDTH))
-    deliver(text, out)
-    return 0 if allow_unsure and result.verdict == "cannot_tell" else CODES[result.verdict]
+        tell(f"{number_of(len(drawn), 'case')}: nothing to judge")
+    return not only
+
+
+def _print_power(
+    against: Path, test: GateTestOptions, reading: CaseOptions, run: Path, kind: str, out: list[Path] | None
+) -> int:
+    from editloupe.evals.gate.decisions import estimate_power
+    from editloupe.evals.gate.gate import find_judged
+    from editloupe.evals.gate.sides import read_baseline
+
+    if kind not in ("text", "json"):
+        raise UserError(f"--power is printed as text or json, not {kind}")
+    side = read_baseline(against, reading)
+    table = side.table or find_judged(side, run)
+    estimate = estimate_power(table, test.drop, test.tested or (), test.level, test.max_edits or len(side.rows))
+    text = for_json(estimate.model_dump(), 2) if kind == "json" else estimate.sentence
+    deliver(text + "\n", out[0] if out else None)
+    return 0
+
+
+def _write(result: GateResult, kinds: list[str], outputs: GateOutputs) -> None:
+    """Write the answer in every format that was asked for, and the pictures."""
+    from editloupe.evals.gate.blocks import as_junit, as_step_summary, gate_blocks
+    from editloupe.evals.gate.pictures import save_pictures
+    from editloupe.evals.report.text_renderer import as_text
+
+    links = save_pictures(result, outputs.pictures, outputs.pictures_url) if outputs.pictures else {}
+    for kind, out in zip(kinds, outputs.files, strict=True):
+        if kind == "json":
+            text = for_json(result.model_dump(mode="json"), 2) + "\n"
+        elif kind == "junit":
+            text = as_junit(result)
+        elif kind == "md":
+            text = as_step_summary(result, links)
+        else:
+            text = as_text(tuple(gate_blocks(result)), choose_width(out, WIDTH))
+        deliver(text, out)

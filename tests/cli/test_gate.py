@@ -81,8 +81,8 @@ def test_power_needs_no_new_run(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["gate", "nowhere"], "name the run of the baseline with --against"),
-        (["gate", "--against", "nowhere"], "name the run of the new model; only --power needs none"),
+        (["gate", "nowhere"], "name the baseline with --against"),
+        (["gate", "--against", "nowhere"], "name the new model's run, manifest or folder; only --power needs none"),
         (["gate", "nowhere", "--against", "nowhere"], "nowhere"),
         (["gate", "nowhere", "--against", "nowhere", "--format", "xml"], "--format is one of text, json, junit, md"),
     ],

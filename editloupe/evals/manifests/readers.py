@@ -345,6 +345,13 @@ def find_reader(path: Path, with_outputs: bool = False) -> Reader:
     )
 
 
+def is_folder_of_pictures(path: Path) -> bool:
+    """Return whether a path is a folder without a manifest, such as a folder of outputs."""
+    listings = (path / name for name in (INSTRUCTIONS, *METADATA))
+    has_pairs = (path / "sources").is_dir() and (path / "edits").is_dir()
+    return path.is_dir() and not has_pairs and not any(map(Path.is_file, listings)) and not find_tables(path, None)
+
+
 def _find_folder_reader(folder: Path, split: str | None, with_outputs: bool) -> Reader:
     if split is None and (folder / INSTRUCTIONS).is_file():
         return partial(read_folder, with_outputs=with_outputs)

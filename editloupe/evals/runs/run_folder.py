@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import re
 import socket
 import stat
 import threading
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from editloupe.evals.runs import schema
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import LONG_SIDE, EncodingLimits, encode
+from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.pictures.pixels import ImageError
-from editloupe.types import Judgement, Sha, UserError
+from editloupe.pictures.table_cells import find_file
+from editloupe.types import Edit, Judgement, Sha, UserError
 
 FILE, ABOUT, LOCK, PICTURES = "run.sqlite", "run.json", "run.lock", "pictures"
 MEASURED = 20_000
@@ -118,11 +122,42 @@ class PictureFolder:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    @classmethod
+    def of_run(cls, run: Path) -> PictureFolder:
+        """Return the pictures of a run by the run's folder."""
+        return cls(run / PICTURES)
+
     def find(self, sha: Sha) -> Path | None:
         """Return the file of a picture; None if the run does not have it."""
         if not _HASH.fullmatch(sha):
             return None
         return next((path for suffix in SUFFIXES.values() if self._holds(path := self._path(sha, suffix))), None)
+
+    def restore(self, edit: Edit, hashes: Mapping[str, Sequence[Sha]], left: Container[str] = ()) -> Edit:
+        """Return an edit with the run's copies in place of pictures whose files are gone.
+
+        Args:
+            edit: The edit.
+            hashes: Hashes of its pictures by role.
+            left: Roles that are left as they are.
+
+        Raises:
+            UserError: A picture is gone and the run has no copy.
+        """
+        by_role: dict[str, Any] = {}
+        for role, paths in edit.files.items():
+            shas = hashes.get(role, ()) if role not in left else ()
+            copies = [None if _is_here(path) else self.find(sha) for path, sha in zip(paths, shas, strict=False)]
+            whole = [copy or path for path, copy in itertools.zip_longest(paths, copies[: len(paths)])]
+            if role not in left and (gone := next((path for path in whole if not _is_here(path)), None)):
+                raise UserError(
+                    f'the edit "{edit.id}" cannot be judged again: its picture {gone} is gone and the run kept no copy'
+                )
+            by_role[role] = tuple(whole)
+        single: dict[str, Any] = {
+            role: by_role.pop(role)[0] for role in ("source", "edited", "reference") if role in by_role
+        }
+        return edit.model_copy(update={**single, "more_images": by_role})
 
     def __contains__(self, sha: object) -> bool:
         return isinstance(sha, str) and self.find(sha) is not None
@@ -175,6 +210,10 @@ class PictureFolder:
         except (OSError, ValueError, RuntimeError):
             return False
         return True
+
+
+def _is_here(source: PictureSource) -> bool:
+    return source.has_content if isinstance(source, MemoryPicture) else find_file(source).is_file()
 
 
 def encode_file(picture: Picture) -> tuple[str, bytes]:

@@ -161,11 +161,12 @@ def is_same_judge(a: RunTable, b: RunTable) -> bool:
     """Return whether judge, protocol and mode are the same, and no criterion has entirely different question keys."""
     if (a.protocol, a.judges, a.modes) != (b.protocol, b.judges, b.modes):
         return False
-    keys = [_question_keys(table) for table in (a, b)]
+    keys = [question_keys(table) for table in (a, b)]
     return all(keys[0][name] & keys[1][name] for name in keys[0].keys() & keys[1].keys())
 
 
-def _question_keys(table: RunTable) -> dict[str, set[str]]:
+def question_keys(table: RunTable) -> dict[str, set[str]]:
+    """Return the keys of the questions that a run was asked, by criterion."""
     keys: dict[str, set[str]] = {}
     for kind in table.unit_columns.counts:
         keys.setdefault(kind.criterion, set()).add(kind.asked)

@@ -5,16 +5,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.evals.stats.comparison.broken_outputs import compare_outputs, find_defect
-from editloupe.evals.stats.comparison.gate import estimate_power, run_gate
+from editloupe.evals.gate.broken_outputs import compare_outputs, find_defect
+from editloupe.evals.gate.decisions import estimate_power
+from editloupe.evals.gate.gate import run_gate
+from editloupe.evals.stats.intervals import t_quantile
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.types import UserError
 from tests.evals.model_runs import Scores, model_run
 from tests.evals.sample_runs import IF, VC
 
-T95_19 = 1.729132811521367
-"""The 95 % quantile of Student's t with 19 degrees of freedom."""
-T9833_19 = 2.2943915299736197
-"""The quantile of 1 − 0.05 / 3."""
+T955_19 = t_quantile(1 - 2 * 0.045, 19)
+"""The quantile of 1 − 0.045 of Student's t with 19 degrees of freedom: nine tenths of an error of 0.05."""
+T985_19 = t_quantile(1 - 2 * 0.015, 19)
+"""That of a third of the error."""
 
 
 def two_models(tmp_path: Path, new: Sequence[Scores | None], old: Sequence[Scores | None]) -> tuple[Path, Path]:
@@ -37,10 +40,10 @@ def test_bounds_are_those_of_the_paired_t_test(tmp_path: Path) -> None:
     test = run_gate(new, old, 50).criteria[IF]
     se = 100 / 3 / np.sqrt(19)
     assert test.difference == pytest.approx(0)
-    assert test.low == pytest.approx(-T95_19 * se, abs=1e-6)
-    assert test.high == pytest.approx(T9833_19 * se, abs=1e-6), "the upper bound is Bonferroni's for three scores"
+    assert test.low == pytest.approx(-T955_19 * se, abs=1e-6)
+    assert test.high == pytest.approx(T985_19 * se, abs=1e-6), "the upper bound is Bonferroni's for three scores"
     alone = run_gate(new, old, 50, [IF]).criteria[IF]
-    assert alone.high == pytest.approx(T95_19 * se, abs=1e-6)
+    assert alone.high == pytest.approx(T955_19 * se, abs=1e-6)
 
 
 def test_a_proven_loss_beyond_the_margin_fails(tmp_path: Path) -> None:
@@ -63,7 +66,7 @@ def test_a_small_difference_of_few_edits_is_undecided_and_the_needed_number_is_n
     test = run_gate(new, old, 5, [IF]).criteria[IF]
     assert test.verdict == "cannot_tell"
     # The bound is 13.22 below the difference and must be 5: 20 · (13.22 / 5)² edits.
-    assert test.needed == int(np.ceil(20 * (T95_19 * 100 / 3 / np.sqrt(19) / 5) ** 2))
+    assert test.needed == int(np.ceil(20 * (T955_19 * 100 / 3 / np.sqrt(19) / 5) ** 2))
 
 
 def test_four_source_pictures_are_too_few_to_tell(tmp_path: Path) -> None:
@@ -132,16 +135,16 @@ def test_the_same_cases_are_drawn_every_time(tmp_path: Path) -> None:
 
 def test_unjudged_edits_are_left_out_and_counted(tmp_path: Path) -> None:
     result = run_gate(*two_models(tmp_path, [(None, None), *[(4, 4)] * 9], [(4, 4)] * 10), 40)
-    assert result.left_out == {"unjudged in a run": 1}
+    assert result.left_out == {"unjudged in new": 1}
     assert result.edits == 9
 
 
 def test_more_edits_find_smaller_losses(tmp_path: Path) -> None:
     _, old = two_models(tmp_path, [(4, 4)] * 5, [(4, 4), (3, 4), (2, 3), (1, 4)] * 5)
-    few, many = estimate_power(old, 2, edits=20), estimate_power(old, 2, edits=2000)
+    few, many = (estimate_power(read_run_table(old), 2, edits=count) for count in (20, 2000))
     assert few.loss > many.loss
     assert few.unchanged_passes < many.unchanged_passes
-    assert few.loss / many.loss == pytest.approx(10, rel=0.01), "losses shrink with the root of the number of edits"
+    assert few.loss / many.loss == pytest.approx(10, rel=0.1), "losses shrink with the root of the number of edits"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,314 @@
+"""Decide whether scores lost a margin or more, and say what such a test will find.
+
+Each tested score has one-sided bounds of its paired difference, new minus baseline, from the t statistic of
+`paired_differences`. To pass, every lower bound must be above −drop, so no correction is needed: the probability of passing a
+model that loses `drop` points or more on a score is at most `level` (intersection–union test; Berger, Technometrics 24, 1982).
+One proven loss is enough to fail, so the upper bounds are Bonferroni's: the probability of failing a model that loses nothing
+is at most `level` over all scores. If edits are judged for the gate, it tests several times (`sequential`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from editloupe._util.text import number_of
+from editloupe.evals.gate.sequential import plan_looks, split_error
+from editloupe.evals.stats.comparison.paired_differences import (
+    LIMITS,
+    OVERALL,
+    CaseGrid,
+    PairedDifference,
+    compute_differences,
+)
+from editloupe.evals.stats.intervals import Floats, Number, Spread, build_estimate, t_quantile
+from editloupe.evals.stats.scores.run_table import RunTable
+from editloupe.evals.stats.scores.score_matrix import ScoreMatrix
+from editloupe.types import Record, UserError
+
+GateVerdict = Literal["passed", "failed", "cannot_tell"]
+LEVEL = 0.05
+"""The probability of a false pass, and of a false failure."""
+POWER = 0.8
+ASSUMED_DEVIATION = 30.0
+"""Standard deviation of the differences, in points, that is assumed if no output of the baseline is judged yet."""
+IDENTICAL = "all compared pictures are identical"
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The one-sided errors of one test of a score.
+
+    Args:
+        below: Of the lower bound.
+        above: Of the upper bound.
+    """
+
+    below: float
+    above: float
+
+
+def plan_errors(looks: Sequence[int], level: float, tests: int) -> list[Errors]:
+    """Return the errors of every look.
+
+    Args:
+        looks: Numbers of edits after which to test.
+        level: The probability of a false pass, and over all scores of a false failure.
+        tests: Number of scores that are tested.
+    """
+    parts = zip(split_error(looks, level), split_error(looks, level / tests), strict=True)
+    return [Errors(below, above) for below, above in parts]
+
+
+class GateTest(Record):
+    """One tested score: new minus baseline, on the scale of 0 to 100.
+
+    Args:
+        verdict: The answer for this score.
+        new: The new model's mean.
+        baseline: The baseline's mean.
+        difference: New minus baseline.
+        low: The lower one-sided bound.
+        high: The upper one-sided bound, corrected for the number of scores.
+        edits: Number of edits in it.
+        loss_within_margin: Whether a loss is proven and smaller than the margin.
+        needed: Number of edits that would decide, if difference and spread stay as they are.
+        why: Why there is no difference or no bound.
+    """
+
+    verdict: GateVerdict
+    new: Number | None = None
+    baseline: Number | None = None
+    difference: Number | None = None
+    low: Number | None = None
+    high: Number | None = None
+    edits: int = 0
+    loss_within_margin: bool = False
+    needed: int | None = None
+    why: str | None = None
+
+
+def check_settings(drop: float, level: float) -> None:
+    """Raise UserError for a margin or a level outside its range."""
+    if not 0 < drop <= 100:
+        raise UserError(f"--drop is a number of points above 0 and up to 100, not {drop:g}")
+    if not 0 < level < 0.5:
+        raise UserError(f"--level is a probability above 0 and below 0.5, not {level:g}")
+
+
+def decide(change: PairedDifference, drop: float, errors: Errors, changed: int, identical: bool = False) -> GateTest:
+    """Return the answer for one score.
+
+    Args:
+        change: The paired difference, new minus baseline.
+        drop: The margin.
+        errors: The errors of this test.
+        changed: Number of source pictures with a difference.
+        identical: Whether all pictures are identical, so that there is no difference whatever was judged.
+    """
+    value, n = change.difference.value, change.difference.n
+    if identical:
+        return GateTest(
+            verdict="passed",
+            new=change.a,
+            baseline=change.b,
+            difference=0.0,
+            low=0.0,
+            high=0.0,
+            edits=n,
+            why=IDENTICAL,
+        )
+    if value is None or change.spread is None:
+        return GateTest(verdict="cannot_tell", why=change.difference.why)
+    low, high = find_bounds(value, n, change.spread, errors.below, errors.above, changed)
+    verdict: GateVerdict = "cannot_tell"
+    if low is not None and high is not None:
+        verdict = "passed" if low > -drop else "failed" if high < 0 else "cannot_tell"
+    is_open = verdict == "cannot_tell" and low is not None and high is not None
+    return GateTest(
+        verdict=verdict,
+        new=change.a,
+        baseline=change.b,
+        difference=value,
+        low=low,
+        high=high,
+        edits=n,
+        loss_within_margin=verdict == "passed" and high is not None and high < 0,
+        needed=_count_needed(value, low or 0.0, high or 0.0, n, drop) if is_open else None,
+        why=None if low is not None else change.spread.why,
+    )
+
+
+def raise_spread(spread: Spread, grid: CaseGrid, new: Floats, baseline: Floats, criterion: int | None) -> Spread:
+    """Return a spread that is at least the one if the edits of every type varied like those of all types.
+
+    A small type whose edits did not differ would otherwise seem not to vary at all, although it counts as much as the others.
+
+    Args:
+        spread: The spread of the difference.
+        grid: The cases.
+        new: Scores of the new model, cases × columns.
+        baseline: Those of the baseline.
+        criterion: The criterion's number; None for the overall score.
+    """
+    both = np.isfinite(new) & np.isfinite(baseline)
+    rows = both.any(1) if criterion is None else both[:, criterion]
+    here = grid.at(np.asarray(rows))
+    points = [here.point(np.where(both, side, np.nan)[rows]) for side in (new, baseline)]
+    parts = here.contributions(points[0], criterion) - here.contributions(points[1], criterion)
+    weights = points[0].weights if criterion is None else points[0].criterion_weights[:, criterion]
+    counts = np.bincount(here.of_row, minlength=len(here.groups))
+    counting = weights[here.of_row] > 0
+    used = (weights > 0) & (counts > 0)
+    total = weights[used].sum()
+    each = (weights / np.maximum(counts, 1) / total)[here.of_row][counting] if total else np.zeros(0)
+    scores, groups = parts[counting] / np.where(each > 0, each, 1), here.of_row[counting]
+    means = np.bincount(groups, scores, len(counts)) / np.maximum(counts, 1)
+    within = ((scores - means[groups]) ** 2).sum() / max(1, len(scores) - used.sum())
+    least = math.sqrt(within * (each**2).sum())
+    return replace(spread, moves=spread.moves * least / spread.se) if 0 < spread.se < least else spread
+
+
+def find_bounds(
+    value: float, n: int, spread: Spread, below: float, above: float, changed: int
+) -> tuple[float | None, float | None]:
+    """Return the lower and the upper one-sided bound of a difference; None if there is none.
+
+    Each is the widest of the bounds without, with a part and with all of the skewness of the differences. Source pictures without
+    a difference do not say how far differences vary, so the degrees of freedom are at most those of the others.
+
+    Args:
+        value: The difference.
+        n: Number of edits in it.
+        spread: How far it varies.
+        below: The error of the lower bound.
+        above: The error of the upper bound.
+        changed: Number of source pictures with a difference.
+    """
+    moves, se = spread.moves, spread.se
+    skews = (0.0, spread.skew, float((moves**3).sum()) / se**3 if se else 0.0)
+    freedom = min(spread.freedom, max(1.0, changed - 1.0))
+    ends = [
+        [
+            build_estimate(value, n, replace(spread, skew=skew, freedom=freedom), 1 - 2 * error, limits=LIMITS)
+            for skew in skews
+        ]
+        for error in (below, above)
+    ]
+    lows = [estimate.low for estimate in ends[0] if estimate.low is not None]
+    highs = [estimate.high for estimate in ends[1] if estimate.high is not None]
+    return min(lows, default=None), max(highs, default=None)
+
+
+def _count_needed(value: float, low: float, high: float, n: int, drop: float) -> int:
+    """Return the number of edits whose bounds would decide, if they approach the difference as 1/√n."""
+    ratio = (value - low) / (value + drop) if value > -drop else (high - value) / -value
+    return max(n + 1, math.ceil(n * min(ratio, 1e3) ** 2))
+
+
+def choose_names(grid: CaseGrid, criteria: Sequence[str]) -> list[str]:
+    """Return the names of the scores to test; raise UserError for a criterion that the baseline does not have."""
+    for name in criteria:
+        if name not in grid.criteria:
+            raise UserError(f'the baseline has no criterion "{name}"; it has: {", ".join(grid.criteria)}')
+    return list(dict.fromkeys(criteria)) or [OVERALL, *grid.criteria]
+
+
+def count_tests(names: Sequence[str], grid: CaseGrid) -> int:
+    """Return the number of different scores: a single criterion without further arithmetic is the overall score."""
+    is_same = OVERALL in names and len(grid.criteria) == 1 and grid.aggregation.edit_score is None
+    return len(names) - is_same
+
+
+class GatePower(Record):
+    """What a gate can find.
+
+    Args:
+        edits: Number of edits.
+        loss: The loss in points that is found in 8 of 10 gates.
+        unchanged_passes: The share of gates that an unchanged model passes.
+        assumed: Where the spread of the differences comes from.
+    """
+
+    edits: int
+    loss: Number
+    unchanged_passes: Number
+    assumed: str
+
+    @property
+    def sentence(self) -> str:
+        """The power in words."""
+        return (
+            f"With {number_of(self.edits, 'edit')} a loss of {self.loss:.1f} points is found in 8 of 10 gates, and a model "
+            f"without any loss passes in {self.unchanged_passes * 10:.0f} of 10. {self.assumed}"
+        )
+
+
+def estimate_power(
+    table: RunTable | None,
+    drop: float,
+    criteria: Sequence[str] = (),
+    level: float = LEVEL,
+    edits: int | None = None,
+) -> GatePower:
+    """Say what a gate against a baseline will find, before a new model is judged.
+
+    How far the differences will spread is not known yet. It is taken for that of two independent models, each as spread as
+    the baseline; outputs of a similar model spread less.
+
+    Args:
+        table: The baseline's verdicts; None if it has none yet.
+        drop: The margin.
+        criteria: The criteria to test. By default the score and all criteria; the power is that of the score.
+        level: The probability of a false pass, and of a false failure.
+        edits: Number of edits of the gate. By default those of the baseline.
+    """
+    check_settings(drop, level)
+    if table is None:
+        return _assume_power(drop, criteria, level, edits)
+    grid = CaseGrid.of(table, table.rows)
+    names = choose_names(grid, criteria)
+    side = grid.side(ScoreMatrix(table, table.rows), np.arange(len(table.rows)))
+    zero = np.where(np.isfinite(side), 0.0, np.nan)
+    change = compute_differences(grid, {"a": side, "b": zero}, [("a", "b")], 1 - 2 * level, True)["a", "b"][names[0]]
+    if change.spread is None or change.spread.why is not None or not change.spread.se:
+        why = change.difference.why or "the scores of the baseline do not vary"
+        raise UserError(f"the power against {table.name} cannot be estimated: {why}")
+    count = change.difference.n
+    wanted = edits or count
+    spread = replace(change.spread, moves=change.spread.moves * math.sqrt(2 * count / wanted))
+    assumed = (
+        "This takes the outputs of the two models as independent; they spread less if the models are similar, "
+        "and then smaller losses are found."
+    )
+    return _compute_power(spread.se, spread.freedom, wanted, drop, level, count_tests(names, grid), assumed)
+
+
+def _assume_power(drop: float, criteria: Sequence[str], level: float, edits: int | None) -> GatePower:
+    """Return the power for an assumed spread of the differences."""
+    if edits is None or edits < 2:
+        raise UserError("nothing of the baseline is judged yet; name a number of edits with --max-edits")
+    assumed = (
+        f"Nothing of the baseline is judged yet: this assumes differences with a standard deviation of {ASSUMED_DEVIATION:g} "
+        "points. With half of that, half the loss is found."
+    )
+    tests = len(criteria) or 3
+    return _compute_power(ASSUMED_DEVIATION / math.sqrt(edits), edits - 1, edits, drop, level, tests, assumed)
+
+
+def _compute_power(
+    se: float, freedom: float, edits: int, drop: float, level: float, tests: int, assumed: str
+) -> GatePower:
+    """Return the power at the last of several looks, which is slightly less than that of all looks."""
+    from scipy.special import stdtr  # type: ignore[import-untyped]
+
+    errors = plan_errors(plan_looks([None] * edits), level, tests)[-1]
+    lower, upper = (float(t_quantile(1 - 2 * error, freedom)) for error in (errors.below, errors.above))
+    margin = float(t_quantile(2 * POWER - 1, freedom))
+    # Both must hold: the upper bound below 0, and the lower bound not above −drop.
+    loss = max((upper + margin) * se, drop - (lower - margin) * se)
+    return GatePower(edits=edits, loss=loss, unchanged_passes=float(stdtr(freedom, drop / se - lower)), assumed=assumed)
