@@ -30,7 +30,7 @@ from editloupe.tools.detect import build_detector
 from editloupe.tools.enhance import build_enhancer
 from editloupe.tools.models.batching import Batcher
 from editloupe.tools.models.features import DinoFeatures, FeatureSettings
-from editloupe.tools.models.loading import import_optional, pick_device
+from editloupe.tools.models.weights import import_optional, pick_device
 from editloupe.tools.settings import ToolSettings
 
 Call = Callable[[int], object]

@@ -16,8 +16,7 @@ import numpy as np
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.geometry import iou, overlap_area
-from editloupe.tools.models.detectors import GroundingDino
-from editloupe.tools.models.tiling import Detection, cut_tiles
+from editloupe.tools.models.detectors import Detection, GroundingDino, cut_tiles
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
 

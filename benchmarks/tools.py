@@ -34,9 +34,8 @@ from benchmarks.tiling_recall import figures, layouts
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.compare.difference import find_boxes
 from editloupe.tools.geometry import overlap_area
-from editloupe.tools.models.detectors import GroundingDino
+from editloupe.tools.models.detectors import GroundingDino, cut_tiles
 from editloupe.tools.models.real_esrgan import RealESRGAN
-from editloupe.tools.models.tiling import cut_tiles
 from editloupe.tools.models.upscalers import FastUpscaler
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings

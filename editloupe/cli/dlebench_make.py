@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from editloupe.agent.asker import Asker
     from editloupe.evals.batch.work_items import ItemTally
     from editloupe.evals.runs.prices import Price
-    from editloupe.making.folder import Ledger, MakingFolder
+    from editloupe.making.folder import Ledger, MakingFolder, MakingSettings
     from editloupe.making.pipeline import Pipeline, StageForecast
     from editloupe.making.references import ReferenceMaker
-    from editloupe.making.settings import MakingSettings
 
 ASKED = ("judge", "setup", "base_url", "max_output_tokens", "timeout")
 LOOKING = ("detector", "detector_download", "device", "tool_set")
@@ -107,10 +106,9 @@ def dlebench(
 
     Example: editloupe make dlebench questions.jsonl --out bench --judge openai:gpt-5.1 --editor openai:gpt-image-1
     """
-    from editloupe.making.folder import Ledger, MakingFolder
+    from editloupe.making.folder import Ledger, MakingFolder, update_settings
     from editloupe.making.pipeline import AGAIN, Pipeline, lock_folder
     from editloupe.making.questions import name_question_set
-    from editloupe.making.settings import update_settings
 
     if boxes not in (PEOPLE, DETECTOR):
         raise UserError(f'--boxes is {PEOPLE} or {DETECTOR}, not "{boxes}"')

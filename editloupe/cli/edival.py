@@ -24,9 +24,9 @@ from editloupe.cli.options import LOOKING, Default, Only, Visible, check_choice,
 from editloupe.cli.output import tell
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies
 from editloupe.evals.edival.decompose import Decomposer
-from editloupe.evals.edival.evaluate import OpenEdivalJudge, estimate_tokens, find_evaluation
 from editloupe.evals.edival.files import SceneFile, list_pictures, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
+from editloupe.evals.edival.judge import OpenEdivalJudge, estimate_tokens, find_evaluation
 from editloupe.evals.edival.metrics import PROTOCOL
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
 from editloupe.judge.settings import Setup, build_protocol

@@ -115,7 +115,7 @@ def compare(
 
     Example: editloupe edival compare runs/default runs/threshold-04
     """
-    from editloupe.evals.edival import compare as comparing
+    from editloupe.evals.edival.tables import build_comparison_blocks, build_comparison_table, compare_settings
 
     kind = choose_format(format, out, REPORT_FORMATS)
     (first, left_settings), (second, right_settings) = _find_settings(a, b)
@@ -125,9 +125,9 @@ def compare(
             result.model_copy(update={"run": f"{result.run} {name}"})
             for result, name in ((left, first), (right, second))
         )
-    result = comparing.compare_settings(left, right, (left_settings, right_settings), mode)
-    section = comparing.build_table(result)
-    deliver(render_tables(kind, comparing.build_blocks(result), result.model_dump(mode="json"), [section], dict), out)
+    result = compare_settings(left, right, (left_settings, right_settings), mode)
+    section = build_comparison_table(result)
+    deliver(render_tables(kind, build_comparison_blocks(result), result.model_dump(mode="json"), [section], dict), out)
 
 
 def _find_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, Any]]]:

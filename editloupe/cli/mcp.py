@@ -58,7 +58,7 @@ def mcp(
     is_generated = http is not None and token is None
     settings = McpSettings(roots=tuple(root or ()), out=out, token=new_token() if is_generated else token)
     try:
-        from editloupe.servers.mcp.serving import serve_http, serve_stdio
+        from editloupe.servers.mcp.tool_server import serve_http, serve_stdio
     except ImportError as error:
         raise UserError(f"the MCP server needs {error.name}: pip install '.[mcp]'") from None
     judge.announce()

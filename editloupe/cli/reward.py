@@ -31,11 +31,11 @@ from editloupe.evals.manifests.readers import READERS
 from editloupe.evals.report.table_formats import FORMATS
 from editloupe.evals.reward.candidates import find_candidate_sets
 from editloupe.evals.reward.edit_rewards import check_scorable
-from editloupe.evals.reward.external_scores import judge_by_scores
 from editloupe.evals.reward.pair_reports import (
     JudgeTable,
     build_table_lines,
     is_run,
+    judge_by_scores,
     list_assumptions,
     pair_edits,
     report_pairs,

@@ -118,7 +118,7 @@ def serve(
         unjudged=unjudged,
     )
     try:
-        from editloupe.servers.reward.serving import serve_rewards
+        from editloupe.servers.reward.app import serve_rewards
     except ImportError as error:
         raise UserError(f"the reward server needs {error.name}: pip install '.[serve]'") from None
     judge.announce()

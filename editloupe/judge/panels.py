@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Se
 from dataclasses import dataclass, field
 from math import log
 
-from editloupe._util.median import lower_median
 from editloupe.judge.plans import Cascade, CascadeStage, Panel, Plan, SingleJudge
+from editloupe.rubrics.protocol import lower_median
 from editloupe.types import (
     NOT_APPLICABLE,
     SERVER_REASONS,

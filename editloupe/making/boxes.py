@@ -13,7 +13,7 @@ from editloupe.making.folder import QUESTION_SET, MakingFolder, Sample, boxes_ke
 from editloupe.making.records import MOST_TARGETS, Boxes, LeftOutSample
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError, Pixels
-from editloupe.tools.models.tiling import Detection
+from editloupe.tools.models.detectors import Detection
 from editloupe.types import Box, UserError
 
 DETECTOR = "detector"

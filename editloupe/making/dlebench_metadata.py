@@ -28,9 +28,8 @@ from editloupe._util.text import quote_line, quote_lines
 from editloupe.agent.asker import Asker
 from editloupe.agent.replies.answers import parse_object
 from editloupe.evals.runs.unit_rows import timestamp
-from editloupe.making.folder import question_key
+from editloupe.making.folder import MakingSettings, question_key
 from editloupe.making.records import METADATA_KEYS, NOT_SHOWN, Metadata, PictureQuestion
-from editloupe.making.settings import MakingSettings
 from editloupe.rubrics.dlebench import QUESTIONS
 from editloupe.rubrics.rubric_files import load_bundled_yaml
 

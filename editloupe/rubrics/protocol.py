@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import Case
@@ -302,3 +302,16 @@ __all__ = [
     "override_crops",
     "override_tells",
 ]
+
+
+Item = TypeVar("Item")
+
+
+def lower_median(items: Iterable[Item], key: Callable[[Item], float]) -> Item | None:
+    """Return the middle item by a key, the lower of two middle ones; None if there are no items.
+
+    >>> lower_median([4, 1, 3, 2], key=float), lower_median([], key=float)
+    (2, None)
+    """
+    ordered = sorted(items, key=key)
+    return ordered[(len(ordered) - 1) // 2] if ordered else None

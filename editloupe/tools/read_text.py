@@ -15,7 +15,7 @@ from editloupe._util.text import quote_line
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import CachedResult, ToolError, ToolResult, View
-from editloupe.tools.models.loading import CUDA_PROVIDER, find_cuda_device, import_optional, release_memory
+from editloupe.tools.models.weights import CUDA_PROVIDER, find_cuda_device, import_optional, release_memory
 from editloupe.tools.parameters import read_box
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.cli import doctor_tools
+from editloupe.cli import doctor
 from editloupe.cli.doctor import EXTRAS
 from editloupe.cli.main import run
 from tests.tools.tiny_grounding import save_tiny_grounding_dino
@@ -74,7 +74,7 @@ def test_every_tool_is_timed_with_its_engine_device_and_weights(check: Any, monk
 
 
 def test_without_timing_no_tool_is_called(check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_tools, "_time", lambda *_: pytest.fail("a tool was called"))
+    monkeypatch.setattr(doctor, "_time", lambda *_: pytest.fail("a tool was called"))
     assert "milliseconds" not in check("--no-timing")["tool", "zoom_in_image"]
 
 

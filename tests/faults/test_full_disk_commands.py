@@ -50,7 +50,7 @@ def place(tmp_path: Path, scripted: StartServer, monkeypatch: pytest.MonkeyPatch
     if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], check=False).returncode:
         pytest.skip("a small file system can only be mounted by root")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setattr("editloupe.evals.edival.evaluate.open_instruments", stand_ins)
+    monkeypatch.setattr("editloupe.evals.edival.judge.open_instruments", stand_ins)
     yield Place(files, disk, scripted)
     subprocess.run(["umount", "-l", disk], check=True)
 

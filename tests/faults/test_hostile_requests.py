@@ -13,12 +13,12 @@ from pydantic import BaseModel, ValidationError, field_validator
 from starlette.requests import Request
 
 from editloupe._util.errors import MOST_ERRORS, describe_error, first_error
-from editloupe.servers.reward.json_dialects import DIALECTS
+from editloupe.servers.reward.dialects import JSON_DIALECTS
 from editloupe.servers.reward.requests import FEWEST_VALUES, BadRequest, RequestLimits
 from editloupe.servers.studio.judging.requests import parse_json
 from editloupe.types import Edit
 
-READ = {dialect.name: dialect.read for dialect in DIALECTS}
+READ = {dialect.name: dialect.read for dialect in JSON_DIALECTS}
 LIMITS = RequestLimits(512, 10**8)
 COMMON = """
 import asyncio, base64, io, json, sys
@@ -39,12 +39,12 @@ NUMBERS = {f"a{number}": 0 for number in range(COUNT // 4)}
 SERVE = (
     COMMON
     + """
-from editloupe.servers.reward.json_dialects import DIALECTS
+from editloupe.servers.reward.dialects import JSON_DIALECTS
 from editloupe.servers.reward.requests import BadRequest, RequestLimits
 
 history = [{"image_b64": PNG}, {"image_b64": PNG, "text": "Paint it red"}]
 label = json.dumps({**EDIT, "target_boxes": NO_BOXES})
-read = {one.name: one.read for one in DIALECTS}
+read = {one.name: one.read for one in JSON_DIALECTS}
 cases = {
     "own edits": ("own", {"edits": [{}] * COUNT}),
     "own boxes": ("own", {"edits": [{**EDIT, "target_boxes": NO_BOXES}]}),

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from editloupe.making.dlebench_metadata import build_task, draw_option, find_wrong_option, operations, read_metadata
+from editloupe.making.folder import MakingSettings, parse_settings
 from editloupe.making.records import PictureQuestion
-from editloupe.making.settings import MakingSettings, parse_settings
 from editloupe.rubrics.dlebench import QUESTIONS as TYPE_OF
 from editloupe.rubrics.dlebench import TYPES
 from tests.making.demo_questions import METADATA, QUESTIONS

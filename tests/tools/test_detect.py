@@ -14,8 +14,7 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.drawing import draw_boxes
-from editloupe.tools.models.detectors import GroundingDino
-from editloupe.tools.models.tiling import Detection
+from editloupe.tools.models.detectors import Detection, GroundingDino
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
@@ -308,7 +307,7 @@ def test_the_facts_hold_the_tiles_that_the_device_leads_to(
 def test_the_device_that_is_picked_decides_the_tiles(
     found: bool, levels: list[int] | None, tiny_detector: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("editloupe.tools.models.loading.may_have_gpu", lambda: True)
+    monkeypatch.setattr("editloupe.tools.models.weights.may_have_gpu", lambda: True)
     monkeypatch.setattr("torch.cuda.is_available", lambda: found)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
     toolbox = build_toolbox(ToolSettings(detector=str(tiny_detector), plugins=False))

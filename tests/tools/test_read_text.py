@@ -13,7 +13,7 @@ import pytest
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.geometry import share_inside
-from editloupe.tools.models.loading import find_cuda_device
+from editloupe.tools.models.weights import find_cuda_device
 from editloupe.tools.read_text import ReadText, is_about_text
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings

@@ -23,9 +23,8 @@ from editloupe.judge.base_judge import BaseJudge
 from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.tools.detect import build_detector
 from editloupe.tools.enhance import build_enhancer
-from editloupe.tools.models.detectors import levels_in_keys, resolve_tile_levels
+from editloupe.tools.models.detectors import Detection, levels_in_keys, resolve_tile_levels
 from editloupe.tools.models.real_esrgan import RealESRGAN
-from editloupe.tools.models.tiling import Detection
 from editloupe.tools.models.upscalers import Upscaler
 from editloupe.tools.registry import Toolbox
 from editloupe.tools.settings import ToolSettings

@@ -11,10 +11,9 @@ from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.evals.edival.decompose import Decomposer
-    from editloupe.evals.edival.evaluate import Evaluation, find_evaluation
     from editloupe.evals.edival.files import ChainFile, SceneFile
     from editloupe.evals.edival.instruct import Instructor
-    from editloupe.evals.edival.judge import EdivalJudge
+    from editloupe.evals.edival.judge import EdivalJudge, Evaluation, find_evaluation
     from editloupe.evals.edival.metrics import EdivalFigures, compute_figures
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.edival.results import MODES
+from editloupe.evals.edival.files import MODES
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.stats.scores.run_table import choose_configuration

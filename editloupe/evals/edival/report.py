@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 
+from editloupe.evals.edival.files import MULTI
 from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigures
-from editloupe.evals.edival.results import MULTI
 from editloupe.evals.edival.tables import (
     NO_LATENCY,
     build_mode_tables,

@@ -1,8 +1,7 @@
 """Continue stored traces from one of their steps with one thing changed. The results are forks, never verdicts."""
 
 from editloupe.evals.forks.fork_judge import JudgeChange
-from editloupe.evals.forks.fork_store import forks_of
+from editloupe.evals.forks.fork_store import Fork, ForkParent, forks_of
 from editloupe.evals.forks.fork_trace import ForkStop, ForkStopped, fork
-from editloupe.evals.forks.records import Fork, ForkParent
 
 __all__ = ["Fork", "ForkParent", "ForkStop", "ForkStopped", "JudgeChange", "fork", "forks_of"]

@@ -12,8 +12,7 @@ from pathlib import Path
 from editloupe.agent.chat_interface import StepWatcher
 from editloupe.agent.specs import split_spec
 from editloupe.evals.forks.fork_judge import JudgeChange, reopen_judge
-from editloupe.evals.forks.fork_store import ForkReplies, count_made, keep_fork
-from editloupe.evals.forks.records import Fork, fork_identity
+from editloupe.evals.forks.fork_store import Fork, ForkReplies, count_made, fork_identity, keep_fork
 from editloupe.evals.forks.stored_trace import StoredTrace, find_trace
 from editloupe.evals.runs.configurations import check_has_traces
 from editloupe.evals.runs.prices import Price

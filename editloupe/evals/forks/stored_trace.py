@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from editloupe.evals.forks.fork_store import load_fork, pictures_of
-from editloupe.evals.forks.records import ForkParent
+from editloupe.evals.forks.fork_store import ForkParent, load_fork, pictures_of
 from editloupe.evals.runs.configurations import ALL, Configuration, find_newest, format_list, match_configurations
 from editloupe.evals.runs.export.tables import skip_repeated_verdicts
 from editloupe.evals.runs.store import Run

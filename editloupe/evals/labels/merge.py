@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from editloupe._util.median import lower_median
 from editloupe.rubrics.model import (
     Answer,
     ChecksAnswer,
@@ -24,6 +23,7 @@ from editloupe.rubrics.model import (
     TextAnswer,
     YesNoAnswer,
 )
+from editloupe.rubrics.protocol import lower_median
 
 LabelKey = tuple[str, str]
 """An edit's name in its run, and a criterion."""

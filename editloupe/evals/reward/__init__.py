@@ -5,8 +5,7 @@ Score edits, choose the best candidate, rank editing models, and measure accurac
 
 from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.evals.reward.edit_rewards import Rewards, areward, best_of, reward, rewards
-from editloupe.evals.reward.external_scores import judge_by_scores
-from editloupe.evals.reward.pair_reports import judge_pairs
+from editloupe.evals.reward.pair_reports import judge_by_scores, judge_pairs
 from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport, PairResult, count_accuracy
 
 __all__ = [

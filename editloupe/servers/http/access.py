@@ -1,4 +1,4 @@
-"""Check tokens and host names of requests.
+"""Check tokens and host names of requests, and the lengths of their texts.
 
 Imports no web framework, so settings can be checked before one is loaded.
 """
@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
+from typing import Any
 
 from editloupe.types import UserError
 
@@ -126,3 +127,18 @@ def server_url(host: str, port: int) -> str:
     'http://[::1]:80'
     """
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+LONGEST = 20_000
+"""Maximum length of a text of an edit, such as its instruction or hint."""
+
+
+def check_text_lengths(**texts: Any) -> None:
+    """Raise UserError if a text is longer than `LONGEST`.
+
+    Args:
+        texts: The texts by their names in an edit. Other values than texts are not checked.
+    """
+    for name, text in texts.items():
+        if isinstance(text, str) and len(text) > LONGEST:
+            raise UserError(f"the {name[:100].replace('_', ' ')} has more than {LONGEST} letters")

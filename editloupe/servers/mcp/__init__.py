@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.servers.mcp.serving import serve_http, serve_stdio
     from editloupe.servers.mcp.settings import McpSettings
-    from editloupe.servers.mcp.tool_server import ToolServer, create_server
+    from editloupe.servers.mcp.tool_server import ToolServer, create_server, serve_http, serve_stdio
 
 __all__ = [
     "McpSettings",

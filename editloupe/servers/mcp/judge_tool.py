@@ -22,10 +22,10 @@ from editloupe.judge.edit_score import explain_outcome
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.registry import make_type_reader
 from editloupe.rubrics.rubric_files import describe_validation_error
+from editloupe.servers.http.access import check_text_lengths
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.servers.mcp.results import JudgeResult, ShownPicture, VerdictNote, build_result, error_result
 from editloupe.servers.mcp.visual_tools import PictureText
-from editloupe.servers.text_limits import check_text_lengths
 from editloupe.types import Edit, Judgement, Outcome, Step, StopAtFirst, Trace, Unjudged, Usage, UserError
 
 REMEMBERED = 32

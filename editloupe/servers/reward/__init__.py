@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.servers.reward.app import create_app
+    from editloupe.servers.reward.app import create_app, serve_rewards
     from editloupe.servers.reward.scoring import EditScorer
-    from editloupe.servers.reward.serving import serve_rewards
     from editloupe.servers.reward.settings import RewardServerSettings
 
 __all__ = [

@@ -17,8 +17,8 @@ from editloupe.pictures.decode import declared_pixels
 from editloupe.pictures.input import as_memory_picture, from_base64
 from editloupe.pictures.memory import MemoryPicture
 from editloupe.rubrics.rubric_files import describe_validation_error
+from editloupe.servers.http.access import check_text_lengths
 from editloupe.servers.reward.scoring import EditScorer, edit_key
-from editloupe.servers.text_limits import check_text_lengths
 from editloupe.types import Edit, UserError
 
 M = TypeVar("M", bound=BaseModel)

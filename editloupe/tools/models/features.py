@@ -21,7 +21,7 @@ from PIL import Image
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.drawing import resize
-from editloupe.tools.models.loading import (
+from editloupe.tools.models.weights import (
     explain_missing_device,
     explain_missing_weights,
     import_optional,

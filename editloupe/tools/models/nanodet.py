@@ -20,10 +20,8 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.drawing import resize
 from editloupe.tools.geometry import round_outwards
-from editloupe.tools.models.detectors import TiledDetector
-from editloupe.tools.models.loading import import_optional, pick_device, torch_dtype
-from editloupe.tools.models.tiling import Detection
-from editloupe.tools.models.weights import WeightsMissing, find_weights
+from editloupe.tools.models.detectors import Detection, TiledDetector
+from editloupe.tools.models.weights import WeightsMissing, find_weights, import_optional, pick_device, torch_dtype
 
 NANODET = "nanodet"
 """The name of the detector in settings, and of its weights."""

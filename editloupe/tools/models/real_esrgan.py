@@ -24,16 +24,17 @@ import numpy.typing as npt
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.models.batching import Batcher
-from editloupe.tools.models.loading import (
+from editloupe.tools.models.rrdbnet import WeightsError, build_network, read_convolutions
+from editloupe.tools.models.upscalers import NETWORK_SHARE, Floats, Upscaler, blend_with_classical
+from editloupe.tools.models.weights import (
+    WeightsMissing,
     explain_missing_device,
+    find_weights,
     import_optional,
     may_have_gpu,
     pick_device,
     torch_dtype,
 )
-from editloupe.tools.models.rrdbnet import WeightsError, build_network, read_convolutions
-from editloupe.tools.models.upscalers import NETWORK_SHARE, Floats, Upscaler, blend_with_classical
-from editloupe.tools.models.weights import WeightsMissing, find_weights
 from editloupe.tools.settings import EnhancerPrecision
 
 MODEL = "realesrgan-x4plus"

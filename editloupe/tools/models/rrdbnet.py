@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.tools.models.loading import import_optional
+from editloupe.tools.models.weights import import_optional
 
 SLOPE = 0.2
 """Slope of the leaky rectifiers below zero."""

@@ -18,10 +18,9 @@ import pytest
 
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.agent.transport.errors import ModelRejected
-from editloupe.evals.batch import runner
-from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
+from editloupe.evals.batch import batch as batch_module
+from editloupe.evals.batch.batch import LOOK_AHEAD, Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.planner import RejudgePolicy
-from editloupe.evals.batch.runner import LOOK_AHEAD
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
@@ -302,7 +301,7 @@ def test_an_error_inside_one_edit_is_its_outcome_not_the_end_of_the_run(
 def test_slow_edits_do_not_add_up_beyond_those_that_may_be_under_way(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "TICK", 0.01)
+    monkeypatch.setattr(batch_module, "TICK", 0.01)
     judge_one, under_way, counts = Judge.ajudge, [], []
 
     async def count(self: Judge, edit: Any, **options: Any) -> Any:

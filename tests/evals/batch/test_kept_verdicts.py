@@ -18,7 +18,7 @@ from editloupe.cli.main import run as command
 from editloupe.evals.batch.batch import Batch
 from editloupe.evals.batch.planner import RejudgePolicy
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.edival import evaluate
+from editloupe.evals.edival import judge as edival_judge
 from editloupe.evals.runs.store import Run
 from editloupe.judge import JudgeSettings
 from tests.conftest import StartServer
@@ -308,7 +308,7 @@ def test_a_panel_and_a_cascade_that_fail_keep_every_verdict(scripted: StartServe
 def test_a_failing_evaluation_of_chains_keeps_every_verdict(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(evaluate, "open_instruments", stand_ins)
+    monkeypatch.setattr(edival_judge, "open_instruments", stand_ins)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     s.kitchen_chain(tmp_path / "chains", s.save_base(tmp_path / "photos"))
     s.put(tmp_path / "results", "m0", "multi", dict(enumerate(s.GOOD, 1)))

@@ -12,7 +12,7 @@ from typing import Any
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.evals.batch.batch import Batch, Ending, judge_batch
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.edival import evaluate
+from editloupe.evals.edival import judge as edival_judge
 from editloupe.evals.edival.judge import EdivalJudge, Instruments
 from editloupe.judge import JudgeSettings
 from editloupe.rubrics.edival.rules import EdivalSettings, load_published
@@ -45,7 +45,7 @@ def run(
         given = {"base_url": url, "rules": rules or load_published(), "settings": settings}
         return EdivalJudge("openai:gpt-4.1", looking, **given, **hooks)
 
-    wanted = evaluate.find_evaluation(chains, results)
+    wanted = edival_judge.find_evaluation(chains, results)
     return judge_batch(Batch(wanted.edits, out, open_judge, Limits(concurrency=concurrency)), quiet=True)
 
 
@@ -53,7 +53,7 @@ def main() -> None:
     """Run the command with the stand-ins in place of the detector, the feature model and HPSv3."""
     from editloupe.__main__ import main as command
 
-    evaluate.open_instruments = stand_ins
+    edival_judge.open_instruments = stand_ins
     command()
 
 

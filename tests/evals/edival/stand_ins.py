@@ -16,8 +16,8 @@ from editloupe.pictures.decode import decode
 from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.edival.pools import SceneObject, start_pools, update_pools
 from editloupe.rubrics.edival.tasks import Task, wording
+from editloupe.tools.models.detectors import Detection
 from editloupe.tools.models.features import Vectors
-from editloupe.tools.models.tiling import Detection
 from editloupe.types import Box
 from tests.drawn_pictures import save
 from tests.scripted import Answer, Request, say

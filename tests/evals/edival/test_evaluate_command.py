@@ -14,7 +14,7 @@ import yaml
 
 from editloupe.cli.main import run
 from editloupe.cli.protocols import build_rewording_file
-from editloupe.evals.edival import evaluate
+from editloupe.evals.edival import judge as edival_judge
 from editloupe.evals.edival.files import write_json
 from editloupe.evals.edival.judge import Instruments
 from editloupe.evals.runs.store import Run
@@ -48,7 +48,7 @@ def folders(tmp_path: Path) -> tuple[str, str]:
 
 @pytest.fixture
 def looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "open_instruments", stand_ins)
+    monkeypatch.setattr(edival_judge, "open_instruments", stand_ins)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
@@ -107,7 +107,7 @@ def test_a_dry_run_asks_nothing_writes_nothing_and_knows_what_boxes_settle(
 
 
 def test_what_opens_the_judge_can_be_sent_to_a_cluster() -> None:
-    sent = evaluate.OpenEdivalJudge("rules", load_published(), ToolSettings(), FeatureSettings("dino"), "none")
+    sent = edival_judge.OpenEdivalJudge("rules", load_published(), ToolSettings(), FeatureSettings("dino"), "none")
     assert pickle.loads(pickle.dumps(sent)) == sent
 
 
@@ -127,7 +127,7 @@ def test_where_the_first_all_fail_alike_it_ends_unless_told_to_keep_going(
     capsys: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(evaluate, "open_instruments", lambda *_: Instruments(Broken(), None, None))
+    monkeypatch.setattr(edival_judge, "open_instruments", lambda *_: Instruments(Broken(), None, None))
     given = arguments(scripted(s.seeing), folders, tmp_path / "run", "--criterion", "instruction_following")
     assert run([*given, "--quiet"]) == 2
     told = capsys.readouterr().err.strip().splitlines()

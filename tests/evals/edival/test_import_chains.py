@@ -11,8 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.evals.edival.files import ChainFile, read_folder
-from editloupe.evals.edival.results import build_edits, find_results
+from editloupe.evals.edival.files import ChainFile, build_edits, find_results, read_folder
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.edival.pools import read_turn
 from editloupe.types import UserError

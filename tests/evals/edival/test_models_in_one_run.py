@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.evals.edival import evaluate
+from editloupe.evals.edival import judge as edival_judge
 from editloupe.evals.edival.metrics import compute_figures
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
@@ -51,7 +51,7 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path: Path, scripted: StartServer, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(evaluate, "open_instruments", stand_ins)
+    monkeypatch.setattr(edival_judge, "open_instruments", stand_ins)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     return Place(tmp_path, scripted(s.seeing))
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.edival.evaluate import estimate_tokens
-from editloupe.evals.edival.judge import EdivalJudge
+from editloupe.evals.edival.judge import EdivalJudge, estimate_tokens
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.rubrics.edival.pools import KEY

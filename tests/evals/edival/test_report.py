@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.edival import compare as comparing
 from editloupe.evals.edival.metrics import EdivalFigures, group_by_model
 from editloupe.evals.edival.report import build_blocks, build_figures, list_points
-from editloupe.evals.edival.tables import SHORT
+from editloupe.evals.edival.tables import SHORT, build_comparison_blocks, compare_settings, correlate
 from editloupe.evals.report.block_types import Drawing, Heading
 from editloupe.evals.report.figures import as_svg
 from editloupe.evals.report.html_renderer import as_html
@@ -45,7 +44,7 @@ DINO_V3 = (92.51, 88.03, 85.86, 93.91, 90.48, 89.48, 81.00, 77.78, 75.50, 93.93,
 def test_the_correlations_of_table_6_follow_from_the_figures_behind_them(
     default: tuple[float, ...], swapped: tuple[float, ...], pearson: float, spearman: float
 ) -> None:
-    found = comparing.correlate("IF", default, swapped)
+    found = correlate("IF", default, swapped)
     assert found.points == 12
     assert found.pearson == pytest.approx(pearson, abs=5e-5)
     assert found.spearman == pytest.approx(spearman, abs=5e-5)
@@ -203,22 +202,22 @@ def test_two_settings_are_compared_over_the_models_and_turns_both_have() -> None
     b = figures(
         *(scores(m, "multi", g, c) for m, g, c in (("x", 0.8, 0.8), ("y", 0.5, 0.6), ("w", 0.1, 0.6))), name="b"
     )
-    found = comparing.compare_settings(a, b, ({"rules": {"threshold": 0.35}}, {"rules": {"threshold": 0.4}}), "multi")
+    found = compare_settings(a, b, ({"rules": {"threshold": 0.35}}, {"rules": {"threshold": 0.4}}), "multi")
     by_metric = {one.metric: one for one in found.correlations}
     assert by_metric["IF, tasks of the turn"].points == 6
     assert by_metric["CC"].pearson == pytest.approx(1)
     assert found.differs == ("rules.threshold: 0.35 → 0.4",)
-    assert "threshold" in as_text(comparing.build_blocks(found))
+    assert "threshold" in as_text(build_comparison_blocks(found))
 
 
 def test_runs_without_a_common_model_cannot_be_compared() -> None:
     a, b = (figures(scores(name, "multi", 1, 1), name=name) for name in "ab")
     with pytest.raises(UserError, match="no model in common"):
-        comparing.compare_settings(a, b, ({}, {}), "multi")
+        compare_settings(a, b, ({}, {}), "multi")
 
 
 def test_figures_that_never_vary_have_no_correlation_and_say_so() -> None:
-    found = comparing.correlate("CC", [1.0, 1.0, 1.0], [0.1, 0.2, 0.3])
+    found = correlate("CC", [1.0, 1.0, 1.0], [0.1, 0.2, 0.3])
     assert found.pearson is None
     assert found.why
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.edival.files import ChainFile, read_folder
-from editloupe.evals.edival.results import build_edits, find_results, list_expected
+from editloupe.evals.edival.files import ChainFile, build_edits, find_results, list_expected, read_folder
 from editloupe.rubrics.edival.pools import read_turn
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.types import UserError

@@ -15,7 +15,7 @@ from editloupe import Box, JudgeSettings, UserError, fork
 from editloupe.cli.main import run as command
 from editloupe.evals.forks import forks_of
 from editloupe.evals.forks.fork_judge import JudgeChange
-from editloupe.evals.forks.records import count_labels, find_parting
+from editloupe.evals.forks.fork_store import count_labels, find_parting
 from editloupe.evals.runs.export.tables import iter_unit_rows
 from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.runs.pruning import prune

@@ -18,8 +18,8 @@ from PIL import Image
 from editloupe import Judge
 from editloupe.servers.http.server import listen
 from editloupe.servers.reward import EditScorer, RewardServerSettings, create_app
+from editloupe.servers.reward.app import KEEP_ALIVE
 from editloupe.servers.reward.scoring import JudgementRun
-from editloupe.servers.reward.serving import KEEP_ALIVE
 from tests.drawn_pictures import textured
 from tests.scripted import Request, ScriptedServer, final
 

@@ -53,7 +53,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         torch = pytest.importorskip("torch")
         monkeypatch.setattr(real_esrgan, "_is_installed", lambda name: name in packages)
         monkeypatch.setattr(real_esrgan, "may_have_gpu", lambda: True)
-        monkeypatch.setattr("editloupe.tools.models.loading.may_have_gpu", lambda: True)
+        monkeypatch.setattr("editloupe.tools.models.weights.may_have_gpu", lambda: True)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: cuda)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editloupe.tools.models.tiling import (
+from editloupe.tools.models.detectors import (
     OVERLAP,
     SMALLEST_TILE,
     Detection,
