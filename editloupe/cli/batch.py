@@ -44,8 +44,8 @@ from editloupe.evals.runs.summary import count_stages, describe_silent_members, 
 from editloupe.evals.stats.scores.run_scores import CriterionMean, compute_criterion_means
 from editloupe.evals.stats.scores.run_table import format_version_notes, read_configuration_table
 from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
-from editloupe.rubrics.benchmark import LANGUAGES
 from editloupe.rubrics.model import Answer
+from editloupe.rubrics.paper import LANGUAGES
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import DEFAULT, Note, find_protocol, usual_repeats
 from editloupe.rubrics.user_rubrics import with_files

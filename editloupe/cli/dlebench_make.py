@@ -221,9 +221,8 @@ def _editor(
     folder: MakingFolder, ledger: Ledger, editor: str | None, url: str | None, price: float | None
 ) -> ReferenceMaker | None:
     """Return the maker of references: an image model, or a folder of hand-edited crops."""
-    from editloupe.agent.image_editing import open_editor
     from editloupe.evals.runs.prices import price_of
-    from editloupe.making.references import HandFolder, ReferenceMaker
+    from editloupe.making.references import HandFolder, ReferenceMaker, open_editor
 
     if editor is None:
         return None

@@ -68,8 +68,7 @@ def report(
 
     Example: editloupe edival report runs/edival --table 3 --format latex
     """
-    from editloupe.evals.edival.report import build_blocks, build_figures
-    from editloupe.evals.edival.tables import build_tables, choose_tables
+    from editloupe.evals.edival.report import build_blocks, build_figures, build_tables, choose_tables
     from editloupe.evals.report.block_types import Heading
     from editloupe.evals.report.table_formats import table_to_dict
 
@@ -115,7 +114,7 @@ def compare(
 
     Example: editloupe edival compare runs/default runs/threshold-04
     """
-    from editloupe.evals.edival.tables import build_comparison_blocks, build_comparison_table, compare_settings
+    from editloupe.evals.edival.report import build_comparison_blocks, build_comparison_table, compare_settings
 
     kind = choose_format(format, out, REPORT_FORMATS)
     (first, left_settings), (second, right_settings) = _find_settings(a, b)

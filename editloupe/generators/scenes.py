@@ -15,7 +15,7 @@ from typing import Any
 from PIL import Image
 
 from editloupe._util.files import atomic_write, make_folder, read_text, write_text
-from editloupe.generators import billiards, hull, knapsack, letters, routes, sums
+from editloupe.generators import billiards, letters, puzzles
 from editloupe.generators.contract import AnswerCheck, PuzzleKind
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import Pixels
@@ -35,7 +35,7 @@ class SceneKind:
     """The protocol whose rubrics judge it."""
 
 
-TASKS: tuple[PuzzleKind, ...] = (*letters.TASKS, *knapsack.TASKS, *routes.TASKS, *hull.TASKS, *sums.TASKS)
+TASKS: tuple[PuzzleKind, ...] = (*letters.TASKS, *puzzles.TASKS)
 BILLIARDS = SceneKind("billiards", "the path of a ball and the ball it strikes", VIBE)
 PUZZLES = tuple(SceneKind(task.name, task.about, EDIT_COMPASS) for task in TASKS)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.rubrics.benchmark import Benchmark
     from editloupe.rubrics.case import Case
     from editloupe.rubrics.model import (
         Answer,
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
         TextAnswer,
         YesNoAnswer,
     )
-    from editloupe.rubrics.paper import Paper, Scored
+    from editloupe.rubrics.paper import Benchmark, Paper, Scored
     from editloupe.rubrics.protocol import MissingInput, Protocol
     from editloupe.rubrics.registry import PROTOCOLS, papers, register, usual_repeats
     from editloupe.rubrics.rubric_files import load_rubric, load_rubrics

@@ -1,17 +1,254 @@
-"""The record of a paper, which holds its protocol, the layout of its benchmark and its tables."""
+"""The record of a paper, the folders of its benchmark, and helpers for the readers of papers.
+
+A paper holds its protocol, the layout of its benchmark and its tables.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from editloupe.rubrics.benchmark import Benchmark
+from pydantic import ValidationError
+
+from editloupe._util.files import is_inside, read_text
+from editloupe._util.text import shorten
+from editloupe.pictures.picture_tables import find_tables
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.published import Published
+from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.rubrics.tables import Layout, PrintedTable
-from editloupe.types import Edit
+from editloupe.types import Edit, UserError
+
+LANGUAGES = ("en", "cn")
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+
+
+def _ignore_note(sentence: str) -> None:
+    """Discard a note."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The folders of a benchmark and of one model's results, as passed to `Paper.read`.
+
+    Args:
+        data: Folder of the benchmark.
+        results: Folder of the model's results.
+        languages: Languages of instructions to read.
+        model: Name of the model; None for the name of the results folder.
+        note: Called with a sentence for each part of the benchmark that is skipped.
+    """
+
+    data: Path
+    results: Path
+    languages: tuple[str, ...] = LANGUAGES
+    model: str | None = None
+    note: Callable[[str], object] = _ignore_note
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model that produced the results."""
+        return self.model or self.results.resolve().name
+
+    def path(self, name: str, *folders: Path) -> Path:
+        """Return the path of a picture of the benchmark.
+
+        Args:
+            name: Relative path, as written in the benchmark.
+            *folders: Folders to search before `data`.
+
+        Returns:
+            The first path that exists, or the last candidate if none does.
+
+        Raises:
+            UserError: If the path is invalid or outside `data`.
+        """
+        try:
+            candidates = [(folder / name).resolve() for folder in (*folders, self.data)]
+            inside = [path for path in candidates if is_inside(path, self.data.resolve())]
+            if not inside:
+                raise UserError(f"{name} leads outside the benchmark's folder {self.data}")
+            return next((path for path in inside if path.exists()), inside[-1])
+        except (OSError, RuntimeError, ValueError):  # too long, a loop of links, a NUL or a lone surrogate
+            raise UserError(f"{name!r} is not a valid path in the benchmark's folder {self.data}") from None
+
+
+def read_json(file: Path, name: str | None = None) -> Any:
+    """Return the content of a JSON file of a benchmark.
+
+    Args:
+        file: The file.
+        name: What the file is called in errors; its path by default.
+
+    Raises:
+        UserError: If the file cannot be read, is not JSON, or has an object with a key twice.
+    """
+    name = name or str(file)
+    try:
+        return json.loads(read_text(file), object_pairs_hook=build_object)
+    except OSError as error:
+        raise UserError(f"{name} cannot be read: {error.strerror or error}") from None
+    except DuplicateKey as error:
+        raise UserError(f'{name} has the key "{error}" twice') from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{name} is not JSON ({error})") from None
+
+
+def read_json_list(file: Path) -> list[Mapping[str, Any]]:
+    """Return the objects of a JSON file that contains a list of objects, or an object of objects by id."""
+    content = read_json(file)
+    items = list(content.values()) if isinstance(content, dict) else content
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise UserError(f"{file} must contain a list of objects")
+    return items
+
+
+def read_json_object(file: Path) -> dict[str, Any]:
+    """Return the object that a JSON file contains; raise UserError for other content or a key that is there twice."""
+    content = read_json(file)
+    if not isinstance(content, dict):
+        raise UserError(f"{file} must contain an object")
+    return content
+
+
+def read_json_objects(file: Path) -> dict[str, Mapping[str, Any]]:
+    """Return the objects of a JSON file that contains an object of objects, by key.
+
+    Raises:
+        UserError: If the file has another content, or a key twice.
+    """
+    content = read_json_object(file)
+    if not all(isinstance(item, dict) for item in content.values()):
+        raise UserError(f"{file} must contain an object of objects")
+    return content
+
+
+class DuplicateKey(Exception):
+    """An object has a key twice."""
+
+
+def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object of these keys and values, for `json.loads`; raise DuplicateKey for a key that is there twice."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise DuplicateKey(key)
+        found[key] = value
+    return found
+
+
+def further_columns(item: Mapping[str, Any], read: re.Pattern[str]) -> dict[str, Any]:
+    """Return the columns of an item that no field of the edit was read from, without empty ones.
+
+    >>> further_columns({"idx": "7", "knowledge": "procedural", "note": ""}, re.compile("idx|prompt"))
+    {'knowledge': 'procedural'}
+    """
+    return {
+        name: value
+        for name, value in item.items()
+        if isinstance(name, str) and value not in (None, "", [], {}) and not read.fullmatch(name)
+    }
+
+
+def picture_in(folder: Path, stem: str) -> Path | None:
+    """Return the picture with this name in a folder, in any format of PICTURES, or None."""
+    base = os.path.join(folder, stem)
+    if os.path.basename(stem) != stem and not Path(os.path.normpath(base)).is_relative_to(os.path.normpath(folder)):
+        raise UserError(f"{stem!r} leads outside the folder {folder}")
+    for suffix in PICTURES:
+        try:
+            if stat.S_ISREG(os.stat(base + suffix).st_mode):
+                return Path(base + suffix)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError):
+            raise UserError(f"{stem!r} is not a valid name of a picture in {folder}") from None
+    return None
+
+
+def sole_picture_in(folder: Path, stem: str) -> Path | None:
+    """Return the picture with this name in a folder as `picture_in` does; raise UserError if there are two."""
+    picture = picture_in(folder, stem)
+    if picture is None:
+        return None
+    later = PICTURES[PICTURES.index(picture.suffix) + 1 :]
+    if second := next((path for suffix in later if (path := picture.with_name(stem + suffix)).is_file()), None):
+        raise UserError(f"{folder} has two pictures for one key: {picture.name} and {second.name}")
+    return picture
+
+
+def check_text(value: object, where: str, name: str) -> str:
+    """Return the text of a field; raise UserError if it is another kind of value, such as a number, NaN or a list.
+
+    Args:
+        value: The field's value.
+        where: Where it is, to begin the message with.
+        name: Name of the field.
+    """
+    if not isinstance(value, str):
+        raise UserError(f'{where}: "{name}" is {shorten(repr(value), 40)}, not a text')
+    return value
+
+
+def check_key(value: object, where: str) -> str:
+    """Return a key that names a file; raise UserError if it is no text or whole number, is empty, or has a path in it.
+
+    Args:
+        value: The key.
+        where: Where it is, to begin the message with.
+    """
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise UserError(f"{where}: the key is {shorten(repr(value), 40)}, neither a text nor a whole number")
+    key = str(value)
+    if not key.strip():
+        raise UserError(f"{where}: the key is empty")
+    if key in (".", "..") or any(c in key for c in "/\\\0"):
+        raise UserError(f"{where}: the key {key!r} has a path in it; a key is the name of a file without its suffix")
+    return key
+
+
+def find_split(folder: Path, split: str) -> list[Path]:
+    """Return the Parquet or Arrow files of a benchmark's usual split, or of the only split there is.
+
+    Args:
+        folder: Folder of the benchmark.
+        split: The split that models are compared on.
+
+    Raises:
+        UserError: If the folder has several other splits, or a shard is missing.
+    """
+    try:
+        return find_tables(folder, split)
+    except UserError as error:
+        try:
+            return find_tables(folder)
+        except UserError:
+            raise error from None
+
+
+def list_folders(folder: Path) -> list[Path]:
+    """Return the visible sub-folders of a folder, sorted by name; raise UserError if it cannot be read."""
+    if not folder.is_dir():
+        return []
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
+
+
+def make_edit(where: str, **fields: Any) -> Edit:
+    """Build an edit of a benchmark; raise UserError that begins with `where` if a field is invalid."""
+    try:
+        return Edit(**fields)
+    except ValidationError as error:
+        mistake = describe_validation_error(error, record="")
+        raise UserError(f"{where}: {mistake}") from None
 
 
 @dataclass(frozen=True)

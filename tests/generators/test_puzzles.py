@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 from editloupe.generators.contract import PuzzleKind
 from editloupe.generators.drawing import YELLOW, CellGrid
 from editloupe.generators.letters import load_lexicon
-from editloupe.generators.routes import COSTS, LINES
+from editloupe.generators.puzzles import COSTS, LINES
 from editloupe.generators.scenes import TASKS, find_task
 from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.editcompass import PARTS

@@ -8,8 +8,8 @@ from typing import cast
 import cv2
 import numpy as np
 
-from editloupe.agent.rules.crops import DIFFERENT, REACH
 from editloupe.agent.rules.pixels import NINE, Lab, Map, Rect, clamp, distance, grow_rect, resize, soft_lab
+from editloupe.agent.rules.regions import DIFFERENT, REACH
 from editloupe.pictures.pixels import Pixels
 
 LONG_SIDE = 640

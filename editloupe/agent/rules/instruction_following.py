@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from editloupe.agent.rules import counting, crops, regions
+from editloupe.agent.rules import counting, regions
 from editloupe.agent.rules.instructions import ChangeRequest
 from editloupe.agent.rules.pixels import Rect, is_alike
 from editloupe.agent.rules.reading import TextReading
@@ -34,7 +34,7 @@ def measure_crops(case: Case, album: Album, request: ChangeRequest, reading: Tex
     with _MEASURING:
         if request.kind == "count":
             return compare_counts(counting.measure(source, edited, reference, boxes), request)
-        return crops.measure(source, edited, reference, boxes[0]) | reading.numbers()
+        return regions.measure_target(source, edited, reference, boxes[0]) | reading.numbers()
 
 
 def compare_counts(counts: Mapping[str, float], request: ChangeRequest) -> Numbers:
@@ -123,7 +123,9 @@ def measure_regions(
     pictures = [album[case.pictures[name]].pixels for name in (SOURCE, EDITED)]
     with _MEASURING:
         look = regions.build_scene(*pictures)
-        measured = [regions.measure(look, region["box"], float(region["significance"]), request) for region in places]
+        measured = [
+            regions.measure_region(look, region["box"], float(region["significance"]), request) for region in places
+        ]
         del look
     return tuple(
         regions.MeasuredRegion(r.box, dict(r.numbers) | {"fits": score_fit(request, r.numbers)}) for r in measured

@@ -1,4 +1,4 @@
-"""Rate limits of requests: the interface for runs, the pauses after refusals, and the pace of one server.
+"""Rate limits of requests, with the interface for runs, the pauses after refusals, and the pace of one server.
 
 The pace is found from the limits in a server's headers and from its refusals.
 """

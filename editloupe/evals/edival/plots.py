@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from editloupe.evals.edival.metrics import ModelFigures, TurnFigures
-from editloupe.evals.edival.tables import SHORT, to_percent
+from editloupe.evals.edival.report import SHORT, to_percent
 from editloupe.evals.report.figures.style import (
     BLUE,
     GRID,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from editloupe.evals.manifests.datasets import read_manifest
     from editloupe.evals.manifests.layouts import load_benchmark, load_manifest, load_outputs
     from editloupe.evals.manifests.pairs import Pair, load_pairs
-    from editloupe.rubrics.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
+    from editloupe.rubrics.paper import Benchmark, further_columns, make_edit, picture_in, read_json_list
 
 __all__ = [
     "NOTHING_EDITED",

@@ -39,8 +39,7 @@ from editloupe.evals.manifests.outputs import (
 from editloupe.evals.manifests.readers import DATASET, DatasetObject, read_dataset
 from editloupe.pictures.picture_tables import group_by_split
 from editloupe.pictures.table_cells import SUFFIXES, one_line
-from editloupe.rubrics.benchmark import LANGUAGES, Benchmark
-from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.paper import LANGUAGES, Benchmark, Paper
 from editloupe.rubrics.protocol import normalize_name
 from editloupe.rubrics.registry import Note, find_paper, find_protocol, make_type_reader, papers
 from editloupe.types import Edit, UserError

@@ -14,7 +14,7 @@ from editloupe._util.text import number_of
 from editloupe.evals.manifests.cases import IdSet
 from editloupe.evals.manifests.readers import Row, name_picture
 from editloupe.pictures.memory import require_path
-from editloupe.rubrics.benchmark import PICTURES, list_folders, picture_in
+from editloupe.rubrics.paper import PICTURES, list_folders, picture_in
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.types import Edit, UserError
 

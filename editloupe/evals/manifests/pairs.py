@@ -14,8 +14,8 @@ from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
 from editloupe.pictures.memory import MemoryPicture, PictureField, PictureSource
 from editloupe.pictures.picture_tables import find_tables, iter_rows
 from editloupe.pictures.table_cells import SUFFIXES as TABLES
-from editloupe.rubrics.benchmark import read_json, read_json_list
 from editloupe.rubrics.pairs import FILE, ROW, Orders, PairRow, PairRules
+from editloupe.rubrics.paper import read_json, read_json_list
 from editloupe.rubrics.registry import find_pair_rules, find_protocol
 from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, Record, UserError

@@ -11,14 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from editloupe.rubrics.benchmark import (
-    Benchmark,
-    further_columns,
-    list_folders,
-    make_edit,
-    picture_in,
-    read_json_list,
-)
 from editloupe.rubrics.editcompass import (
     DIMENSIONS,
     EDIT_COMPASS,
@@ -34,7 +26,15 @@ from editloupe.rubrics.editcompass import (
     to_five,
 )
 from editloupe.rubrics.editcompass.published import PUBLISHED
-from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.paper import (
+    Benchmark,
+    Paper,
+    further_columns,
+    list_folders,
+    make_edit,
+    picture_in,
+    read_json_list,
+)
 from editloupe.rubrics.tables import TOTAL, Column, Layout, Mean, Measure
 from editloupe.types import Edit, UserError
 

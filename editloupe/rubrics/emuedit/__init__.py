@@ -7,9 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from editloupe.pictures.picture_tables import iter_rows
-from editloupe.rubrics.benchmark import Benchmark, check_key, check_text, find_split, make_edit, sole_picture_in
 from editloupe.rubrics.case_pictures import build_cases
-from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.paper import Benchmark, Paper, check_key, check_text, find_split, make_edit, sole_picture_in
 from editloupe.rubrics.protocol import Protocol, collect_no_facts
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.rubrics.tables import Layout, criterion_columns

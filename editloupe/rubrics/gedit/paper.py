@@ -17,8 +17,11 @@ from typing import Any
 from editloupe._util.files import open_file
 from editloupe._util.text import shorten
 from editloupe.pictures.picture_tables import find_tables, iter_rows
-from editloupe.rubrics.benchmark import (
+from editloupe.rubrics.gedit import GEDIT, INTERSECTION, LANGUAGE, PQ, SC, TASKS
+from editloupe.rubrics.gedit.published import MEASURES, PUBLISHED, SUBSETS, is_in_intersection, name_language
+from editloupe.rubrics.paper import (
     Benchmark,
+    Paper,
     check_key,
     check_text,
     further_columns,
@@ -26,9 +29,6 @@ from editloupe.rubrics.benchmark import (
     make_edit,
     sole_picture_in,
 )
-from editloupe.rubrics.gedit import GEDIT, INTERSECTION, LANGUAGE, PQ, SC, TASKS
-from editloupe.rubrics.gedit.published import MEASURES, PUBLISHED, SUBSETS, is_in_intersection, name_language
-from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.tables import TOTAL, Average, Column, Layout, Mean
 from editloupe.types import Edit, UserError
 

@@ -13,8 +13,11 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from editloupe.pictures.picture_tables import find_tables, iter_rows
-from editloupe.rubrics.benchmark import (
+from editloupe.rubrics.imgedit import CRITERION, IMGEDIT, NAMES, SUITE, UGE
+from editloupe.rubrics.imgedit.published import PUBLISHED
+from editloupe.rubrics.paper import (
     Benchmark,
+    Paper,
     check_key,
     check_text,
     further_columns,
@@ -24,9 +27,6 @@ from editloupe.rubrics.benchmark import (
     read_json_objects,
     sole_picture_in,
 )
-from editloupe.rubrics.imgedit import CRITERION, IMGEDIT, NAMES, SUITE, UGE
-from editloupe.rubrics.imgedit.published import PUBLISHED
-from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.tables import Column, Layout, Mean, average_column
 from editloupe.types import Edit, UserError
 

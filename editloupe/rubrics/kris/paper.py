@@ -12,16 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from editloupe.pictures.picture_tables import find_tables, iter_rows
-from editloupe.rubrics.benchmark import (
-    Benchmark,
-    check_key,
-    check_text,
-    further_columns,
-    list_folders,
-    make_edit,
-    read_json_objects,
-    sole_picture_in,
-)
 from editloupe.rubrics.kris import (
     BY_NAME,
     CATEGORIES,
@@ -43,7 +33,17 @@ from editloupe.rubrics.kris import (
     read_named_frames,
 )
 from editloupe.rubrics.kris.published import METRICS, PUBLISHED
-from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.paper import (
+    Benchmark,
+    Paper,
+    check_key,
+    check_text,
+    further_columns,
+    list_folders,
+    make_edit,
+    read_json_objects,
+    sole_picture_in,
+)
 from editloupe.rubrics.protocol import normalize_name
 from editloupe.rubrics.tables import TOTAL, Column, Layout, Mean, Measure
 from editloupe.types import Edit, UserError

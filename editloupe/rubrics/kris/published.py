@@ -10,7 +10,6 @@ from statistics import fmean
 
 from editloupe._util.text import number_of
 from editloupe.pictures.memory import MemoryPicture
-from editloupe.rubrics.benchmark import PICTURES
 from editloupe.rubrics.kris import (
     CATEGORIES,
     DUAL,
@@ -27,6 +26,7 @@ from editloupe.rubrics.kris import (
     find_category,
 )
 from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.paper import PICTURES
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawAnswer, RawEdit, Rule
 from editloupe.rubrics.tables import Cell

@@ -19,8 +19,10 @@ from typing import Any
 from editloupe._util.text import number_of
 from editloupe.pictures.decode import declared_size, open_mask
 from editloupe.pictures.picture_tables import iter_rows
-from editloupe.rubrics.benchmark import (
+from editloupe.rubrics.case_pictures import build_cases
+from editloupe.rubrics.paper import (
     Benchmark,
+    Paper,
     check_key,
     check_text,
     find_split,
@@ -29,8 +31,6 @@ from editloupe.rubrics.benchmark import (
     read_json_object,
     sole_picture_in,
 )
-from editloupe.rubrics.case_pictures import build_cases
-from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol, collect_no_facts
 from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule
 from editloupe.rubrics.rubric_files import load_rubrics

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.text import shorten
-from editloupe.rubrics.benchmark import (
+from editloupe.rubrics.paper import (
     Benchmark,
+    Paper,
     check_key,
     further_columns,
     make_edit,
     read_json_list,
     sole_picture_in,
 )
-from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.risebench import (
     CATEGORIES,
     CONSISTENCY,

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.text import number_of
-from editloupe.rubrics.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
-from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.paper import Benchmark, Paper, further_columns, make_edit, picture_in, read_json_list
 from editloupe.rubrics.tables import TOTAL, Average, Column, Layout, Mean, Value, average_column
 from editloupe.rubrics.vibe import LEVELS, NAMES, SEVERAL, VIBE, count_tasks, find_task
 from editloupe.rubrics.vibe.published import PUBLISHED

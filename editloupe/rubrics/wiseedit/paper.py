@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.files import open_file
-from editloupe.rubrics.benchmark import (
+from editloupe.rubrics.paper import (
     Benchmark,
+    Paper,
     further_columns,
     list_folders,
     make_edit,
     picture_in,
     read_json_list,
 )
-from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.rubrics.tables import NO_MODEL, Average, Column, Layout, Mean, average_column
 from editloupe.rubrics.wiseedit import (

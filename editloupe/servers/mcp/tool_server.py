@@ -26,12 +26,10 @@ from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.servers.http.access import server_url
 from editloupe.servers.http.guard import ProgramGuard
 from editloupe.servers.http.server import ServerShutdown, StoppableServer, listen
-from editloupe.servers.mcp.judge_tool import JudgementStore, JudgeTool
-from editloupe.servers.mcp.picture_gate import PictureGate
+from editloupe.servers.mcp.judge_tool import JudgementStore, JudgeTool, TraceTool
 from editloupe.servers.mcp.results import error_result
 from editloupe.servers.mcp.settings import HOST, McpSettings
-from editloupe.servers.mcp.trace_tool import TraceTool
-from editloupe.servers.mcp.visual_tools import VisualTools
+from editloupe.servers.mcp.visual_tools import PictureGate, VisualTools
 from editloupe.types import UserError
 
 INSTRUCTIONS = (

@@ -1,4 +1,4 @@
-"""The reward server: its ASGI application, with one route per dialect, health and metrics, and running it until it is stopped."""
+"""The reward server's ASGI application, with one route per dialect, health and metrics, and running it until it is stopped."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ from editloupe.servers.http.access import server_url
 from editloupe.servers.http.guard import ProgramGuard, busy_response, error_response
 from editloupe.servers.http.server import ServerShutdown, StoppableServer, listen
 from editloupe.servers.reward.dialects import DIALECTS
-from editloupe.servers.reward.metrics import MEDIA_TYPE
 from editloupe.servers.reward.requests import BadRequest, Dialect, RequestLimits
-from editloupe.servers.reward.scoring import Busy, EditScorer, JudgementRun, OutOfOrder, TooMany
+from editloupe.servers.reward.scoring import MEDIA_TYPE, Busy, EditScorer, JudgementRun, OutOfOrder, TooMany
 from editloupe.servers.reward.settings import RewardServerSettings
 
 

@@ -23,8 +23,7 @@ from editloupe.servers.reward.requests import (
     read_json,
 )
 from editloupe.servers.reward.scoring import EditScorer
-from editloupe.servers.reward.unpickling import NotData
-from editloupe.servers.reward.unpickling_process import unpickle_in_process
+from editloupe.servers.reward.unpickling import NotData, unpickle_in_process
 from editloupe.types import Boxes, Edit, FailFastTuple, Record
 
 IDENTITY = ("request_id", "sample_id", "group_id", "source_rank", "policy_version", "idempotency_key")

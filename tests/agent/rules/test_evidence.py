@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from editloupe.agent.rules import counting, crops, regions
+from editloupe.agent.rules import counting, regions
 from editloupe.agent.rules.instructions import ChangeRequest
 from editloupe.agent.rules.pixels import best_shift, distance, is_alike, is_attached, join_regions, soft_lab
 from tests.agent.rules.pictures import BLUE, BOX, GREEN, RED, Pixels, disc, ellipse, ground
@@ -18,25 +18,25 @@ def shifted(picture: Pixels, dx: int, dy: int) -> Pixels:
 
 @pytest.mark.long
 def test_an_untouched_target_is_at_the_source_and_a_done_one_at_the_reference() -> None:
-    untouched = crops.measure(SOURCE, SOURCE, REFERENCE, BOX)
-    done = crops.measure(SOURCE, REFERENCE, REFERENCE, BOX)
+    untouched = regions.measure_target(SOURCE, SOURCE, REFERENCE, BOX)
+    done = regions.measure_target(SOURCE, REFERENCE, REFERENCE, BOX)
     assert (untouched["from_source"], done["from_reference"]) == (0, 0)
     assert untouched["from_reference"] > 0.8
     assert done["from_source"] > 0.8
 
 
 def test_a_picture_that_moved_by_a_few_pixels_is_measured_where_it_lies() -> None:
-    assert crops.measure(SOURCE, shifted(SOURCE, 5, -3), REFERENCE, BOX)["from_source"] < 0.05
+    assert regions.measure_target(SOURCE, shifted(SOURCE, 5, -3), REFERENCE, BOX)["from_source"] < 0.05
 
 
 def test_a_wrong_colour_carries_none_of_the_references_colours_and_keeps_the_structure() -> None:
-    numbers = crops.measure(SOURCE, disc(ground(), CENTRE, GREEN), REFERENCE, BOX)
+    numbers = regions.measure_target(SOURCE, disc(ground(), CENTRE, GREEN), REFERENCE, BOX)
     assert numbers["new_colours"] < 0.1
     assert numbers["structure_source"] > 0.8
 
 
 def test_a_bent_target_carries_the_colours_without_the_structure() -> None:
-    numbers = crops.measure(SOURCE, ellipse(ground(), CENTRE, BLUE), REFERENCE, BOX)
+    numbers = regions.measure_target(SOURCE, ellipse(ground(), CENTRE, BLUE), REFERENCE, BOX)
     assert numbers["new_colours"] > 0.4
     assert numbers["structure_reference"] < 0.7
     assert numbers["spill"] > 0.02
@@ -79,7 +79,7 @@ def test_instances_are_counted_where_they_were_and_elsewhere(edited: Pixels, exp
 )
 def test_what_happened_in_a_region_is_told_from_its_surroundings(before: Pixels, after: Pixels, action: str) -> None:
     look = regions.build_scene(before, after)
-    numbers = regions.measure(look, (138, 98, 182, 142), 0.7, ChangeRequest("removal", "disc")).numbers
+    numbers = regions.measure_region(look, (138, 98, 182, 142), 0.7, ChangeRequest("removal", "disc")).numbers
     assert max(("removed", "added", "recoloured", "replaced"), key=lambda name: numbers[name]) == action
 
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from editloupe.evals.edival import plots
 from editloupe.evals.edival.metrics import group_by_model
-from editloupe.evals.edival.tables import SHORT, select_last_turn
+from editloupe.evals.edival.report import SHORT, select_last_turn
 from editloupe.rubrics.edival.tasks import TYPES
 from tests.evals.edival.test_tables import figures, score
 

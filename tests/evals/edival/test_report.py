@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from editloupe.evals.edival.metrics import EdivalFigures, group_by_model
-from editloupe.evals.edival.report import build_blocks, build_figures, list_points
-from editloupe.evals.edival.tables import SHORT, build_comparison_blocks, compare_settings, correlate
+from editloupe.evals.edival.report import (
+    SHORT,
+    build_blocks,
+    build_comparison_blocks,
+    build_figures,
+    compare_settings,
+    correlate,
+    list_points,
+)
 from editloupe.evals.report.block_types import Drawing, Heading
 from editloupe.evals.report.figures import as_svg
 from editloupe.evals.report.html_renderer import as_html

@@ -9,7 +9,7 @@ from math import sqrt
 import pytest
 
 from editloupe.evals.edival.metrics import EdivalFigures, group_by_model
-from editloupe.evals.edival.tables import build_tables, choose_tables, select_last_turn
+from editloupe.evals.edival.report import build_tables, choose_tables, select_last_turn
 from editloupe.evals.report.table_formats import to_csv, to_latex
 from editloupe.rubrics.edival import TurnScore
 from editloupe.rubrics.tables import PrintedTable

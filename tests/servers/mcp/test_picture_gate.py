@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.pictures.memory import MemoryPicture
-from editloupe.servers.mcp.picture_gate import PictureGate
+from editloupe.servers.mcp.visual_tools import PictureGate
 from editloupe.types import UserError
 from tests.drawn_pictures import save, textured
 

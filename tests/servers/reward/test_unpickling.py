@@ -7,6 +7,8 @@ import io
 import os
 import pickle
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from editloupe.servers.reward.unpickling import NotData, unpickle_data
+from editloupe.servers.reward import unpickling
+from editloupe.servers.reward.unpickling import TOO_MUCH, NotData, unpickle_data, unpickle_in_process
 from tests.drawn_pictures import textured
 
 PROTOCOLS = [2, 3, 4, 5]
@@ -241,3 +244,47 @@ MULTIPLIED = {
 def test_a_pickle_that_makes_far_more_than_it_holds_is_refused(data: bytes) -> None:
     with pytest.raises(NotData, match="far more data than it holds"):
         unpickle_data(data)
+
+
+@pytest.mark.long
+def test_data_comes_back_as_it_is_and_the_process_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-owner")
+    image = Image.fromarray(textured(20, 16))
+    found = unpickle_in_process(pickle.dumps({"images": [image, b"bytes"], "prompts": ["text"]}))
+    assert found == {"images": [image, b"bytes"], "prompts": ["text"]}
+    (process,) = unpickling._idle
+    with open(f"/proc/{process.pid}/environ", "rb") as file:
+        assert b"sk-of-the-owner" not in file.read()
+    with pytest.raises(NotData, match=r"names builtins\.eval"):
+        unpickle_in_process(b"cbuiltins\neval\n(X\x01\x00\x00\x001tR.")
+    assert list(unpickling._idle) == [process]
+    process.kill()
+    process.wait()
+    assert unpickle_in_process(pickle.dumps([1])) == [1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "reading",
+    ["sum(iter(int, 1))", "bytearray(2**30)", "__import__('os')._exit(1)"],
+    ids=["time", "memory", "the process ends"],
+)
+def test_a_pickle_beyond_the_limits_is_refused_in_one_sentence(reading: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        f"from {unpickling.__name__.rpartition('.')[0]} import unpickling as process\n"
+        f"process.CPU_SECONDS = 0\nprocess.unpickle_data = lambda data: {reading}\nprocess.main()"
+    )
+
+    def start() -> Any:
+        return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(unpickling, "_take_process", start)
+        with pytest.raises(NotData) as told:
+            unpickle_in_process(pickle.dumps([1]))
+        assert str(told.value) == TOO_MUCH
+    while unpickling._idle:
+        process = unpickling._idle.pop()
+        process.kill()
+        process.communicate()
+    assert unpickle_in_process(pickle.dumps([1])) == [1]
