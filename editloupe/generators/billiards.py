@@ -23,7 +23,6 @@ BALLS = 5
 BOUNCES = (2, 7)
 CLEAR_MISS, CLEAR_HIT, CLEAR_CORNER = 10.0, 10.0, 24.0
 """Margins in pixels: to the other balls, for a clear hit of the struck ball, and to the corners."""
-CUSHIONS = ("left", "right", "top", "bottom")
 Point = tuple[float, float]
 
 

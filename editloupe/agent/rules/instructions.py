@@ -39,11 +39,6 @@ class ChangeRequest:
         return colour_of(self.new) if self.kind == "color" else None
 
     @property
-    def target_colour(self) -> str | None:
-        """The target's colour before the edit, as the instruction gives it: "the white bus", "from gray to red"."""
-        return (colour_of(self.old) if self.kind == "color" and self.old else None) or colour_of(self.target)
-
-    @property
     def place(self) -> str | None:
         """The target's position among similar objects in the instruction: left, right, top or bottom."""
         # "the telephone on the right side of the lamp" is relative to another object, not to the picture.

@@ -106,10 +106,6 @@ class Spending:
         """Mean tokens per reply of the run so far; 0 if there is none."""
         return self._tokens / self._replies if self._replies else 0.0
 
-    def room_for(self, replies: int) -> bool:
-        """Return whether the caps allow this many more replies of the mean size."""
-        return self.why_full(replies) is None
-
     def why_full(self, replies: int = 0) -> str | None:
         """Return a sentence on the cap that is reached, counting replies under way at the mean size; None if none is."""
         tokens, cap = self.usage.input_tokens + self.usage.output_tokens, self._limits.max_tokens

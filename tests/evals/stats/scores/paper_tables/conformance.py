@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -18,12 +18,24 @@ import pytest
 from PIL import Image
 
 from editloupe.cli.main import run
+from editloupe.rubrics.protocol import Protocol
+from tests.conftest import StartServer
 from tests.scripted import Request
 
 ROOT = Path(os.environ.get("EDITLOUPE_CONFORMANCE", Path(__file__).resolve().parents[6] / "shared" / "conformance"))
 SMALLEST, WIDTHS = 70, 60
 Cells = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Title of a table to model to column to cell."""
+Write = Callable[[Path, Path, "Outputs"], None]
+"""Writes a benchmark and the outputs of the models into two folders."""
+Reply = Callable[[Any, Request], Any]
+"""Returns the judge's reply to a request about an output, which is named by its key."""
+
+
+def needs_fixtures(name: str, *marks: pytest.MarkDecorator) -> list[pytest.MarkDecorator]:
+    """Return the marks of a module that reads the fixtures of a paper."""
+    missing = not (ROOT / name).is_dir()
+    return [pytest.mark.skipif(missing, reason="the conformance fixtures are not here"), *marks]
 
 
 @cache
@@ -71,6 +83,25 @@ def judge(data: Path, results: Path, out: Path, protocol: str, url: str, *option
         0,
         3,
     )
+
+
+def find_asked(protocol: Protocol, request: Request) -> str:
+    """Return the criterion that a request asks."""
+    (asked,) = {rubric.criterion for rubric in protocol.rubrics if rubric.question in request.system}
+    return asked
+
+
+def judge_once(
+    folder: Path, layout: str, scripted: StartServer, write: Write, reply: Reply, *options: str, by_colour: bool = False
+) -> Path:
+    """Return the run of a benchmark; the first call judges it with the replies of a scripted judge."""
+    if not (folder / "run").is_dir():
+        outputs = Outputs()
+        write(folder / "data", folder / "results", outputs)
+        find = outputs.find_by_colour if by_colour else outputs.find
+        server = scripted(lambda request: reply(find(request), request), log=False)
+        judge(folder / "data", folder / "results", folder / "run", layout, server.openai_url, *options)
+    return folder / "run"
 
 
 def report(capsys: pytest.CaptureFixture[str], out: Path, *options: str) -> Cells:

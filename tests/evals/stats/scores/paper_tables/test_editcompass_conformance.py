@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,28 +27,13 @@ from editloupe.rubrics.editcompass import (
     to_five,
 )
 from tests.evals.manifests.benchmarks import touch
+from tests.evals.stats.scores.paper_tables.conformance import ROOT, needs_fixtures, read_lines, read_numbers
 from tests.scripted import Request, ScriptedServer, say
 
-CONFORMANCE = Path(
-    os.environ.get("EDITLOUPE_CONFORMANCE", Path(__file__).resolve().parents[6] / "shared" / "conformance")
-)
-FOLDER = CONFORMANCE / "edit-compass"
+FOLDER = "edit-compass"
 WORDS = {"en": "English instructions", "cn": "Chinese instructions"}
 
-pytestmark = [
-    pytest.mark.skipif(not FOLDER.is_dir(), reason="the conformance fixtures are not here"),
-    pytest.mark.long,
-    pytest.mark.timeout(900),
-]
-
-
-def read_lines(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (FOLDER / name).read_text("utf-8").splitlines()]
-
-
-def read_numbers(name: str) -> dict[str, Any]:
-    results: dict[str, Any] = json.loads((FOLDER / name).read_text("utf-8"))["results"]
-    return results
+pytestmark = needs_fixtures(FOLDER, pytest.mark.long, pytest.mark.timeout(900))
 
 
 def read_score(line: Mapping[str, Any]) -> int | None:
@@ -80,7 +64,7 @@ class Fixture:
 
 def write_benchmark(data: Path, results: Path) -> dict[tuple[int, int], tuple[str, str, str]]:
     """Write cases and outputs. Each output has a unique size; return the model, language and id by size."""
-    cases = {case["id"]: case for case in read_lines("cases.jsonl")}
+    cases = {case["id"]: case for case in read_lines(f"{FOLDER}/cases.jsonl")}
     files: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for case in cases.values():
         files.setdefault((case["part"], case["task"]), []).append(case)
@@ -91,7 +75,9 @@ def write_benchmark(data: Path, results: Path) -> dict[tuple[int, int], tuple[st
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(items, ensure_ascii=False), "utf-8")
     sizes: dict[tuple[int, int], tuple[str, str, str]] = {}
-    outputs = dict.fromkeys((v["model"], v["language"], v["id"]) for v in read_lines("verdicts.jsonl") if v["output"])
+    outputs = dict.fromkeys(
+        (v["model"], v["language"], v["id"]) for v in read_lines(f"{FOLDER}/verdicts.jsonl") if v["output"]
+    )
     for number, (model, language, name) in enumerate(outputs):
         case, size = cases[name], (20 + number % 50, 20 + number // 50)
         path = results / model / language / case["part"] / case["task"] / f"{case['save_id']}.png"
@@ -107,7 +93,7 @@ def fixture(tmp_path_factory: pytest.TempPathFactory) -> Fixture:
     sizes = write_benchmark(folder / "data", folder / "results")
     replies = {
         (line["model"], line["language"], line["id"], line["question"]): line["reply"]
-        for line in read_lines("verdicts.jsonl")
+        for line in read_lines(f"{FOLDER}/verdicts.jsonl")
         if line["output"]
     }
 
@@ -127,7 +113,7 @@ def fixture(tmp_path_factory: pytest.TempPathFactory) -> Fixture:
         assert run(command) in (0, 3)
     finally:
         server.close()
-    made = Fixture(out, {case["id"]: case for case in read_lines("cases.jsonl")})
+    made = Fixture(out, {case["id"]: case for case in read_lines(f"{FOLDER}/cases.jsonl")})
     for options in ((), ("--as-published",), ("--rule", "gate=metrics", "--rule", "category_average=tasks")):
         file = folder / f"report{len(made.reports)}.json"
         assert run(["report", str(out), "--format", "json", "--out", str(file), *options]) == 0
@@ -142,7 +128,7 @@ def find_differences(model: str, language: str) -> dict[str, str]:
     are unjudged. `4.` and `"4"` are a 4 here; the script cannot read them.
     """
     kinds = {}
-    for line in read_lines("verdicts.jsonl"):
+    for line in read_lines(f"{FOLDER}/verdicts.jsonl"):
         if (line["model"], line["language"]) != (model, language) or "original_reading" not in line:
             continue
         original = (line["original_reading"] or {}).get("score")
@@ -153,13 +139,13 @@ def find_differences(model: str, language: str) -> dict[str, str]:
 
 def expect_items(cases: Mapping[str, Any], model: str, language: str, gate: Gate) -> dict[str, float]:
     """Return the scores of items: the fixture's, but for those whose replies are read differently here."""
-    numbers = read_numbers("formula.json")[model][language][f"gate_{gate}"]["edits"]
+    numbers = read_numbers(f"{FOLDER}/formula.json")["results"][model][language][f"gate_{gate}"]["edits"]
     scores = {name: value for name, value in numbers.items() if value is not None}
     for name in find_differences(model, language):
         scores.pop(name, None)
         lines = [
             line
-            for line in read_lines("verdicts.jsonl")
+            for line in read_lines(f"{FOLDER}/verdicts.jsonl")
             if (line["model"], line["language"], line["id"]) == (model, language, name)
         ]
         criteria = {flag: criterion for criterion, flag in FLAGS.items()}
@@ -172,9 +158,13 @@ def expect_items(cases: Mapping[str, Any], model: str, language: str, gate: Gate
 
 
 def list_runs() -> list[tuple[str, str]]:
-    if not FOLDER.is_dir():
+    if not (ROOT / FOLDER).is_dir():
         return []
-    return [(model, language) for model, own in read_numbers("formula.json").items() for language in own]
+    return [
+        (model, language)
+        for model, own in read_numbers(f"{FOLDER}/formula.json")["results"].items()
+        for language in own
+    ]
 
 
 @pytest.mark.parametrize(("model", "language"), list_runs())
@@ -192,7 +182,10 @@ def test_items_have_the_scores_of_the_formula(fixture: Fixture, model: str, lang
 
 @pytest.mark.parametrize(("model", "language"), list_runs())
 def test_the_tables_hold_the_numbers_of_the_formula(fixture: Fixture, model: str, language: str) -> None:
-    cases, numbers = fixture.cases, read_numbers("formula.json")[model][language]["gate_dimensions"]
+    cases, numbers = (
+        fixture.cases,
+        read_numbers(f"{FOLDER}/formula.json")["results"][model][language]["gate_dimensions"],
+    )
     items = expect_items(cases, model, language, "dimensions")
     differing = {cases[name]["task"] for name in find_differences(model, language)}
     row = fixture.rows(WORDS[language])[model]
@@ -214,7 +207,7 @@ def test_the_tables_hold_the_numbers_of_the_formula(fixture: Fixture, model: str
 
 @pytest.mark.parametrize(("model", "language"), list_runs())
 def test_as_published_holds_the_numbers_of_the_script(fixture: Fixture, model: str, language: str) -> None:
-    cases, numbers = fixture.cases, read_numbers("original.json")[model][language]
+    cases, numbers = fixture.cases, read_numbers(f"{FOLDER}/original.json")["results"][model][language]
     row = fixture.rows(WORDS[language], "--as-published")[model]
     items = expect_items(cases, model, language, "metrics")
     differing = {cases[name]["task"] for name in find_differences(model, language)}
@@ -232,7 +225,7 @@ def test_as_published_holds_the_numbers_of_the_script(fixture: Fixture, model: s
 def test_rules_are_chosen_one_by_one(fixture: Fixture, model: str, language: str) -> None:
     options = ("--rule", "gate=metrics", "--rule", "category_average=tasks")
     row = fixture.rows(WORDS[language], *options)[model]
-    numbers = read_numbers("formula.json")[model][language]["gate_metrics"]
+    numbers = read_numbers(f"{FOLDER}/formula.json")["results"][model][language]["gate_metrics"]
     differing = {find_part_number(fixture.cases[name]["task"]) for name in find_differences(model, language)}
     for part, title in PART_NAMES.items():
         if part not in differing and (number := numbers["categories_over_tasks"][title]) is not None:

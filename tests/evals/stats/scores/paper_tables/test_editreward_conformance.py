@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,43 +14,28 @@ from editloupe.cli.main import run
 from editloupe.rubrics.editcompass import EDIT_COMPASS
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
+from tests.evals.stats.scores.paper_tables.conformance import ROOT, needs_fixtures, read_lines, read_numbers
 from tests.scripted import Request, say
 
-CONFORMANCE = Path(
-    os.environ.get("EDITLOUPE_CONFORMANCE", Path(__file__).resolve().parents[6] / "shared" / "conformance")
-)
-FOLDER = CONFORMANCE / "editreward-compass"
+FOLDER = "editreward-compass"
 FIELDS = ("id", "source_image", "prompt", "winner", "loser", "dimension", "label")
 
-pytestmark = [
-    pytest.mark.skipif(not FOLDER.is_dir(), reason="the conformance fixtures are not here"),
-    pytest.mark.long,
-    pytest.mark.timeout(900),
-]
-
-
-def read_lines(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (FOLDER / name).read_text("utf-8").splitlines()]
-
-
-def read_numbers(name: str) -> dict[str, Any]:
-    results: dict[str, Any] = json.loads((FOLDER / name).read_text("utf-8"))["results"]
-    return results
+pytestmark = needs_fixtures(FOLDER, pytest.mark.long, pytest.mark.timeout(900))
 
 
 def list_models() -> list[str]:
-    return list(read_numbers("formula.json")) if FOLDER.is_dir() else []
+    return list(read_numbers(f"{FOLDER}/formula.json")["results"]) if (ROOT / FOLDER).is_dir() else []
 
 
 def list_whole_models() -> list[str]:
     """Return the models whose scores a judge on a scale from 1 to 5 can give."""
-    given = {m: [v["score"] for v in read_lines("verdicts.jsonl") if v["model"] == m] for m in list_models()}
+    given = {m: [v["score"] for v in read_lines(f"{FOLDER}/verdicts.jsonl") if v["model"] == m] for m in list_models()}
     return [m for m, scores in given.items() if all(score in (1, 2, 3, 4, 5, None) for score in scores)]
 
 
 def write_pairs(folder: Path) -> dict[tuple[int, int], str]:
     """Write the pairs with the public fields. Each candidate has a unique size; return its path by size."""
-    pairs = [{name: case[name] for name in FIELDS} for case in read_lines("cases.jsonl")]
+    pairs = [{name: case[name] for name in FIELDS} for case in read_lines(f"{FOLDER}/cases.jsonl")]
     sizes: dict[tuple[int, int], str] = {}
     for pair in pairs:
         touch(folder / pair["source_image"])
@@ -66,7 +50,7 @@ def write_pairs(folder: Path) -> dict[tuple[int, int], str]:
 
 def compare(found: Mapping[str, Any], average: float, model: str) -> None:
     """Compare accuracies by dimension and AVG with the formula's numbers."""
-    wanted = dict(read_numbers("formula.json")[model])
+    wanted = dict(read_numbers(f"{FOLDER}/formula.json")["results"][model])
     assert average == pytest.approx(wanted["AVG_over_all_judged_pairs"], abs=1e-9)
     for dimension in ("IA", "VC", "VQ"):
         own, number = found[dimension], wanted[dimension]
@@ -80,7 +64,7 @@ def test_a_reward_model_s_scores_give_the_numbers_of_the_formula(
 ) -> None:
     write_pairs(tmp_path)
     scores: dict[str, dict[str, Any]] = {}
-    for line in read_lines("verdicts.jsonl"):
+    for line in read_lines(f"{FOLDER}/verdicts.jsonl"):
         if line["model"] == model:
             scores.setdefault(line["pair"], {"pair": line["pair"]})[line["side"]] = line["score"]
     (tmp_path / "scores.jsonl").write_text("".join(json.dumps(line) + "\n" for line in scores.values()), "utf-8")
@@ -119,13 +103,13 @@ def read_published(out: Path, capsys: pytest.CaptureFixture[str], *options: str)
 def test_a_judge_gives_the_numbers_of_the_formula_and_as_published_of_the_script(
     model: str, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    replies = {v["candidate"]: v["reply"] for v in read_lines("verdicts.jsonl") if v["model"] == model}
+    replies = {v["candidate"]: v["reply"] for v in read_lines(f"{FOLDER}/verdicts.jsonl") if v["model"] == model}
     out, code = judge_pairs(tmp_path, scripted, replies)
     report = json.loads(capsys.readouterr().out)
     assert code == (0 if report["overall"]["judged"] == report["overall"]["pairs"] else 3)
     compare(report["by_dimension"], report["overall"]["accuracy"], model)
     row, notes = read_published(out, capsys, "--as-published")
-    original = read_numbers("original.json")[model]
+    original = read_numbers(f"{FOLDER}/original.json")["results"][model]
     if "crashed" in original:
         assert row == {}
         assert any("the script stops at a pair without both scores" in note for note in notes)
@@ -136,19 +120,19 @@ def test_a_judge_gives_the_numbers_of_the_formula_and_as_published_of_the_script
         assert "AVG" not in row
     for average, name in (("pairs", "AVG_over_all_judged_pairs"), ("dimensions", "mean_of_dimensions")):
         row, _ = read_published(out, capsys, "--rule", f"editreward.average={average}")
-        assert row["AVG"] == pytest.approx(read_numbers("formula.json")[model][name], abs=1e-9)
+        assert row["AVG"] == pytest.approx(read_numbers(f"{FOLDER}/formula.json")["results"][model][name], abs=1e-9)
 
 
 @pytest.mark.parametrize("model", list_whole_models())
 def test_a_dimension_without_any_score_is_one_that_the_script_was_not_asked_for(
     model: str, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = [v for v in read_lines("verdicts.jsonl") if v["model"] == model]
+    lines = [v for v in read_lines(f"{FOLDER}/verdicts.jsonl") if v["model"] == model]
     replies = {v["candidate"]: v["reply"] if v["dimension"] != "VC" else "unclear" for v in lines}
     out, code = judge_pairs(tmp_path, scripted, replies)
     assert code == 3
     row, notes = read_published(out, capsys, "--as-published")
-    wanted = read_numbers("original.json")[model]
+    wanted = read_numbers(f"{FOLDER}/original.json")["results"][model]
     assert {name: row[name] for name in ("IA", "VQ")} == {name: wanted[name]["accuracy"] for name in ("IA", "VQ")}
     assert row["VC"] is None
     assert any("no pair of VC has both scores; the script is then run without --dim VC" in note for note in notes)

@@ -21,21 +21,18 @@ from editloupe.rubrics.gedit.published import TITLE
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.conformance import (
-    ROOT,
     Cells,
     Outputs,
-    judge,
+    find_asked,
+    judge_once,
+    needs_fixtures,
     read_lines,
     read_numbers,
     report,
 )
 from tests.scripted import Request, say
 
-pytestmark = [
-    pytest.mark.skipif(not (ROOT / "gedit-bench").is_dir(), reason="the conformance fixtures are not here"),
-    pytest.mark.long,
-    pytest.mark.timeout(900),
-]
+pytestmark = needs_fixtures("gedit-bench", pytest.mark.long, pytest.mark.timeout(900))
 KEYS = {SC: ("success", "overediting"), PQ: ("naturalness", "artifacts")}
 CRITERIA = {"SC": SC, "PQ": PQ}
 PARTS = {
@@ -82,30 +79,17 @@ def translate(criterion: str, reply: str) -> str:
     return json.dumps({"reason": "seen", **given})
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("gedit")
-
-
 @pytest.fixture
 def out(folder: Path, scripted: StartServer) -> Path:
     """The run, judged once."""
-    if not (folder / "run").is_dir():
-        outputs = Outputs()
-        write_benchmark(folder / "data", folder / "results", outputs)
-        replies = {
-            (line["model"], line["id"], CRITERIA[line["question"]]): line["reply"]
-            for line in read_verdicts()
-            if line["output"]
-        }
+    lines = [line for line in read_verdicts() if line["output"]]
+    replies = {(line["model"], line["id"], CRITERIA[line["question"]]): line["reply"] for line in lines}
 
-        def answer(request: Request) -> Any:
-            (asked,) = {rubric.criterion for rubric in GEDIT.rubrics if rubric.question in request.system}
-            return say(translate(asked, replies[(*outputs.find_by_colour(request), asked)]))
+    def reply(output: Any, request: Request) -> Any:
+        asked = find_asked(GEDIT, request)
+        return say(translate(asked, replies[(*output, asked)]))
 
-        server = scripted(answer, log=False)
-        judge(folder / "data", folder / "results", folder / "run", "gedit", server.openai_url)
-    return folder / "run"
+    return judge_once(folder, "gedit", scripted, write_benchmark, reply, by_colour=True)
 
 
 def find_stricter(out: Path) -> set[tuple[str, str, str]]:

@@ -21,20 +21,16 @@ from editloupe.rubrics.imgedit.published import TITLE
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.conformance import (
-    ROOT,
     Outputs,
-    judge,
+    judge_once,
+    needs_fixtures,
     read_lines,
     read_numbers,
     report,
 )
 from tests.scripted import Fault, Request, say
 
-pytestmark = [
-    pytest.mark.skipif(not (ROOT / "imgedit").is_dir(), reason="the conformance fixtures are not here"),
-    pytest.mark.long,
-    pytest.mark.timeout(900),
-]
+pytestmark = needs_fixtures("imgedit", pytest.mark.long, pytest.mark.timeout(900))
 OURS = "ImgEdit-Bench"
 
 
@@ -65,28 +61,18 @@ def translate(line: Mapping[str, Any]) -> str:
     return json.dumps({"reason": "seen", **{to_key(name): score for name, score in given.items()}})
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("imgedit")
-
-
 @pytest.fixture
 def out(folder: Path, scripted: StartServer) -> Path:
     """The run, judged once."""
-    if not (folder / "run").is_dir():
-        outputs = Outputs()
-        write_benchmark(folder / "data", folder / "results", outputs)
-        lines = {(line["model"], line["id"]): line for line in read_lines("imgedit/verdicts.jsonl") if line["output"]}
+    lines = {(line["model"], line["id"]): line for line in read_lines("imgedit/verdicts.jsonl") if line["output"]}
 
-        def answer(request: Request) -> Any:
-            line = lines[outputs.find(request)]
-            (asked,) = {rubric.variant for rubric in IMGEDIT.rubrics if f"{rubric.question}\n" in request.system}
-            assert asked == line["question"]
-            return Fault(400, "no answer from the service") if line["reply"] is None else say(translate(line))
+    def reply(output: Any, request: Request) -> Any:
+        line = lines[output]
+        (asked,) = {rubric.variant for rubric in IMGEDIT.rubrics if f"{rubric.question}\n" in request.system}
+        assert asked == line["question"]
+        return Fault(400, "no answer from the service") if line["reply"] is None else say(translate(line))
 
-        server = scripted(answer, log=False)
-        judge(folder / "data", folder / "results", folder / "run", "imgedit", server.openai_url)
-    return folder / "run"
+    return judge_once(folder, "imgedit", scripted, write_benchmark, reply)
 
 
 def read_scores(out: Path) -> dict[tuple[str, str], float | None]:

@@ -18,21 +18,18 @@ from editloupe.rubrics.kris.published import TITLE
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.conformance import (
-    ROOT,
     Cells,
     Outputs,
-    judge,
+    find_asked,
+    judge_once,
+    needs_fixtures,
     read_lines,
     read_numbers,
     report,
 )
 from tests.scripted import Request, say
 
-pytestmark = [
-    pytest.mark.skipif(not (ROOT / "kris-bench").is_dir(), reason="the conformance fixtures are not here"),
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-]
+pytestmark = needs_fixtures("kris-bench", pytest.mark.slow, pytest.mark.timeout(1800))
 QUESTIONS = {VC: "consistency", VQ: "quality", IF: "instruction", DUAL: "dual"}
 BY_TYPE, BY_GROUP = "KRIS-Bench, by knowledge type", "KRIS-Bench, metrics by group"
 BY_CATEGORY = "KRIS-Bench, metrics by category"
@@ -58,28 +55,16 @@ def write_benchmark(data: Path, results: Path, outputs: Outputs) -> None:
             outputs.write(results / line["model"] / f"{line['id']}.{suffix}", (line["model"], line["id"]))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kris")
-
-
 @pytest.fixture
 def out(folder: Path, scripted: StartServer) -> Path:
     """The run, judged once."""
-    run = folder / "run"
-    if not run.is_dir():
-        outputs = Outputs()
-        write_benchmark(folder / "data", folder / "results", outputs)
-        lines = [line for line in read_lines("kris-bench/verdicts.jsonl") if line["output"]]
-        replies = {(line["model"], line["id"], line["question"]): line["reply"] for line in lines}
+    lines = [line for line in read_lines("kris-bench/verdicts.jsonl") if line["output"]]
+    replies = {(line["model"], line["id"], line["question"]): line["reply"] for line in lines}
 
-        def answer(request: Request) -> Any:
-            (asked,) = {rubric.criterion for rubric in KRIS.rubrics if rubric.question in request.system}
-            return say(replies.get((*outputs.find(request), QUESTIONS[asked])) or "")
+    def reply(output: Any, request: Request) -> Any:
+        return say(replies.get((*output, QUESTIONS[find_asked(KRIS, request)])) or "")
 
-        server = scripted(answer, log=False)
-        judge(folder / "data", folder / "results", run, "kris", server.openai_url)
-    return run
+    return judge_once(folder, "kris", scripted, write_benchmark, reply)
 
 
 def find_awkward() -> set[tuple[str, str]]:

@@ -11,12 +11,15 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.stats.scores.run_table import read_run_table
-from tests.evals.stats.scores.paper_tables.conformance import ROOT, read_lines, read_numbers, report
+from tests.evals.stats.scores.paper_tables.conformance import (
+    ROOT,
+    needs_fixtures,
+    read_lines,
+    read_numbers,
+    report,
+)
 
-pytestmark = [
-    pytest.mark.skipif(not (ROOT / "magicbrush").is_dir(), reason="the conformance fixtures are not here"),
-    pytest.mark.long,
-]
+pytestmark = needs_fixtures("magicbrush", pytest.mark.long)
 TABLES = {"all_turn": "MagicBrush, single-turn (all turns)", "final_turn": "MagicBrush, multi-turn (final turn)"}
 SCRIPT = "MagicBrush by its public script"
 TOLERANCE = 1e-6

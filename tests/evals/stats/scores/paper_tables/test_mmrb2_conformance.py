@@ -12,17 +12,18 @@ from PIL import Image
 
 from editloupe.cli.main import run
 from tests.conftest import StartServer
-from tests.evals.stats.scores.paper_tables.conformance import ROOT, read_lines, read_numbers
+from tests.evals.stats.scores.paper_tables.conformance import (
+    ROOT,
+    needs_fixtures,
+    read_lines,
+    read_numbers,
+)
 from tests.scripted import Request, say
 
 FOLDER = ROOT / "mmrb2"
 ORDERS = ("forward", "reverse")
 
-pytestmark = [
-    pytest.mark.skipif(not FOLDER.is_dir(), reason="the conformance fixtures are not here"),
-    pytest.mark.long,
-    pytest.mark.timeout(900),
-]
+pytestmark = needs_fixtures("mmrb2", pytest.mark.long, pytest.mark.timeout(900))
 
 
 def list_models() -> list[str]:

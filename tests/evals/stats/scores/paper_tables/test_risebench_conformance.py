@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from editloupe.rubrics.risebench.published import PUBLISHED, TITLE
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.conformance import (
-    ROOT,
     Cells,
     Outputs,
-    judge,
+    find_asked,
+    judge_once,
+    needs_fixtures,
     read_lines,
     read_numbers,
     report,
@@ -31,11 +33,7 @@ from tests.evals.stats.scores.paper_tables.conformance import (
 from tests.evals.stats.scores.paper_tables.judged_runs import edit
 from tests.scripted import Request, say
 
-pytestmark = [
-    pytest.mark.skipif(not (ROOT / "risebench").is_dir(), reason="the conformance fixtures are not here"),
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-]
+pytestmark = needs_fixtures("risebench", pytest.mark.slow, pytest.mark.timeout(1800))
 QUESTIONS = {CONSISTENCY: "consistency", REASONING: "reasoning", PLAUSIBILITY: "plausibility"}
 WITH, WITHOUT = "with_column_consistency_free", "without_that_column"
 MAIN, DIMENSIONS, BY_SUBTASK = (
@@ -65,28 +63,17 @@ def write_benchmark(data: Path, results: Path, outputs: Outputs, column: bool) -
         outputs.write(results / model / "images" / categories[name] / f"{name}.png", (model, name))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("risebench")
-
-
 def start_run(folder: Path, scripted: StartServer, column: bool, as_they_are: bool) -> Path:
     """Return a run, judged once."""
-    place = folder / f"column-{column}-{as_they_are}"
-    if not place.is_dir():
-        outputs = Outputs()
-        write_benchmark(place / "data", place / "results", outputs, column)
-        lines = {(line["model"], line["id"], line["question"]): line for line in list_lines()}
+    lines = {(line["model"], line["id"], line["question"]): line for line in list_lines()}
 
-        def answer(request: Request) -> Any:
-            (asked,) = {rubric.criterion for rubric in RISEBENCH.rubrics if rubric.question in request.system}
-            line = lines[(*outputs.find(request), QUESTIONS[asked])]
-            return say(line["reply"] if as_they_are else json.dumps({"reason": "seen", "score": line["score"]}))
+    def reply(output: Any, request: Request) -> Any:
+        line = lines[(*output, QUESTIONS[find_asked(RISEBENCH, request)])]
+        return say(line["reply"] if as_they_are else json.dumps({"reason": "seen", "score": line["score"]}))
 
-        server = scripted(answer, log=False)
-        options = ["--set", "max_repairs=0"] if as_they_are else []
-        judge(place / "data", place / "results", place / "run", "risebench", server.openai_url, *options)
-    return place / "run"
+    write = partial(write_benchmark, column=column)
+    options = ["--set", "max_repairs=0"] if as_they_are else []
+    return judge_once(folder / f"column-{column}-{as_they_are}", "risebench", scripted, write, reply, *options)
 
 
 @pytest.fixture

@@ -24,14 +24,18 @@ from editloupe.rubrics.vibe.paper import FOLDERS
 from editloupe.rubrics.vibe.published import KEYS, PUBLISHED, TITLE
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
-from tests.evals.stats.scores.paper_tables.conformance import ROOT, Outputs, judge, read_lines, read_numbers, report
+from tests.evals.stats.scores.paper_tables.conformance import (
+    Outputs,
+    judge,
+    needs_fixtures,
+    read_lines,
+    read_numbers,
+    report,
+)
 from tests.evals.stats.scores.paper_tables.judged_runs import edit
 from tests.scripted import Request, say
 
-pytestmark = [
-    pytest.mark.skipif(not (ROOT / "vibe").is_dir(), reason="the conformance fixtures are not here"),
-    pytest.mark.long,
-]
+pytestmark = needs_fixtures("vibe", pytest.mark.long)
 CODES = {name: code for code, names in FOLDERS.items() for name in names} | {n: n for n in ("2-Tasks", "3-Tasks")}
 METRICS = {title: criterion for criterion, (title, _) in KEYS.items()}
 SINGLE = {"contextual_preservation": "preserved", "wind_direction": "direction"}

@@ -18,21 +18,18 @@ from editloupe.rubrics.wiseedit import ABBREVIATIONS, WISEEDIT
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.conformance import (
-    ROOT,
     Cells,
     Outputs,
-    judge,
+    find_asked,
+    judge_once,
+    needs_fixtures,
     read_lines,
     read_numbers,
     report,
 )
 from tests.scripted import Request, say
 
-pytestmark = [
-    pytest.mark.skipif(not (ROOT / "wiseedit").is_dir(), reason="the conformance fixtures are not here"),
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-]
+pytestmark = needs_fixtures("wiseedit", pytest.mark.slow, pytest.mark.timeout(1800))
 LANGUAGES = {"en": ("Table 5: English instructions", "English"), "cn": ("Table 6: Chinese instructions", "Chinese")}
 CASES = {"all_cases": "all cases", "one_input_picture": "cases with one input picture"}
 BOTH = "WiseEdit, WiseEdit-Complex in both languages"
@@ -59,28 +56,16 @@ def write_benchmark(data: Path, results: Path, outputs: Outputs) -> None:
             outputs.write(results / line["model"] / subset / line["language"] / f"{number}.png", key)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("wiseedit")
-
-
 @pytest.fixture
 def out(folder: Path, scripted: StartServer) -> Path:
     """The run, judged once."""
-    run = folder / "run"
-    if not run.is_dir():
-        outputs = Outputs()
-        write_benchmark(folder / "data", folder / "results", outputs)
-        lines = [line for line in read_lines("wiseedit/verdicts.jsonl") if line["output"]]
-        replies = {(line["model"], line["id"], line["language"], line["question"]): line["reply"] for line in lines}
+    lines = [line for line in read_lines("wiseedit/verdicts.jsonl") if line["output"]]
+    replies = {(line["model"], line["id"], line["language"], line["question"]): line["reply"] for line in lines}
 
-        def answer(request: Request) -> Any:
-            (asked,) = {rubric.criterion for rubric in WISEEDIT.rubrics if rubric.question in request.system}
-            return say(replies[(*outputs.find(request), ABBREVIATIONS[asked])] or "")
+    def reply(output: Any, request: Request) -> Any:
+        return say(replies[(*output, ABBREVIATIONS[find_asked(WISEEDIT, request)])] or "")
 
-        server = scripted(answer, log=False)
-        judge(folder / "data", folder / "results", run, "wiseedit", server.openai_url)
-    return run
+    return judge_once(folder, "wiseedit", scripted, write_benchmark, reply)
 
 
 def find_stricter(out: Path) -> set[tuple[str, str, str, str]]:
