@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from editloupe.agent.rules import instruction_following, reading, regions
+from editloupe.agent.rules import instruction_following, regions
+from editloupe.agent.rules.instruction_following import TextReading, read_edited
 from editloupe.agent.rules.instructions import ChangeRequest, parse_instruction
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
@@ -76,7 +77,7 @@ class Measured:
     own: tuple[tuple[int, ...], ...] = ()
     """Where, away from the white boxes, the reference differs from the source."""
     whole: dict[str, Any] = field(default_factory=dict)
-    text: reading.TextReading = field(default_factory=reading.TextReading)
+    text: TextReading = field(default_factory=TextReading)
 
 
 def measure(known: Known) -> Measured:
@@ -88,7 +89,7 @@ def measure(known: Known) -> Measured:
     following, consistency = (dlebench.rubric(name) for name in ("instruction_following", "visual_consistency"))
     result = Measured(known, request)
     for case in dlebench.make_cases(known.edit, following, "oracle", album):
-        text = reading.read_edited(case, album, request) if request.kind == "text" else reading.TextReading()
+        text = read_edited(case, album, request) if request.kind == "text" else TextReading()
         result.crops.append(instruction_following.measure_crops(case, album, request, text))
     case = dlebench.make_cases(known.edit, consistency, "oracle", album)[0]
     result.masked = differences(case, album, EDITED)
@@ -98,7 +99,7 @@ def measure(known: Known) -> Measured:
     result.whole = differences(case, album, EDITED)
     result.regions = instruction_following.measure_regions(case, album, request, result.whole)
     if request.kind == "text":
-        result.text = reading.read_edited(case, album, request)
+        result.text = read_edited(case, album, request)
     return result
 
 

@@ -15,8 +15,7 @@ from editloupe.cli.output import tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.preferences.answers import PairAnswers, PairCounts
-    from editloupe.evals.preferences.pairs import OpenPair
+    from editloupe.evals.preferences.pairs import OpenPair, PairAnswers, PairCounts
     from editloupe.evals.stats.scores.run_table import RunTable
 
 WHICH, PEOPLE = "Which pairs", "What people decide"
@@ -98,9 +97,15 @@ def pairs(
 
     Example: editloupe make pairs runs/models --out pairs.jsonl --dimension IA && editloupe studio --pairs pairs.jsonl
     """
-    from editloupe.evals.preferences.answers import PairAnswers, build_decided_lines
     from editloupe.evals.preferences.draw import DrawSettings, draw_pairs, draw_rationales
-    from editloupe.evals.preferences.pairs import RULES, answers_file, open_pairs_file, write_lines
+    from editloupe.evals.preferences.pairs import (
+        RULES,
+        PairAnswers,
+        answers_file,
+        build_decided_lines,
+        open_pairs_file,
+        write_lines,
+    )
 
     check_choice("--ties", ties, ("keep", "drop"))
     check_choice("--by", by or "scores", ("scores", "people"))
@@ -205,7 +210,7 @@ def _print_counts(counts: dict[str, PairCounts], pairs: Sequence[OpenPair], writ
 
 
 def _print_people(pairs: Sequence[OpenPair], answers: PairAnswers) -> None:
-    from editloupe.evals.preferences.answers import measure_pair_agreement
+    from editloupe.evals.preferences.pairs import measure_pair_agreement
 
     done = Counter(who for pair in pairs for who in answers.choices(pair))
     print(one_line("answered: " + (", ".join(f"{who} {count}" for who, count in done.items()) or "nothing yet")))

@@ -21,8 +21,15 @@ from editloupe._util.files import atomic_text_file, write_text
 from editloupe._util.json_safe import sanitize
 from editloupe._util.text import for_json, number_of, one_line, printable
 from editloupe.cli.output import choose_format, deliver, tell
-from editloupe.evals.forks.fork_store import Fork, count_labels, find_parting, forks_of, format_label, load_fork
-from editloupe.evals.forks.stored_trace import select_units
+from editloupe.evals.forks.fork_store import (
+    Fork,
+    count_labels,
+    find_parting,
+    forks_of,
+    format_label,
+    load_fork,
+    select_units,
+)
 from editloupe.evals.runs.configurations import check_has_traces, format_list
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit

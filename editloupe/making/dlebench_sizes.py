@@ -25,10 +25,10 @@ from editloupe.evals.manifests.datasets import build_edit
 from editloupe.evals.manifests.readers import Row, find_reader
 from editloupe.evals.manifests.stats import ManifestStats, manifest_stats
 from editloupe.evals.runs.unit_rows import timestamp
-from editloupe.making.boxes import DETECTOR, Detector
 from editloupe.making.dlebench_metadata import load_prompts
 from editloupe.making.folder import StageFile
 from editloupe.making.records import Boxes, LeftOutSample, SampleRecord, content_key
+from editloupe.making.reviews import DETECTOR, Detector
 from editloupe.pictures.decode import declared_size, hash_file, open_picture
 from editloupe.types import Box, Edit, Usage, UserError
 

@@ -18,11 +18,11 @@ from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, 
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.run_folder import RunLock
 from editloupe.evals.runs.unit_rows import timestamp
-from editloupe.making.boxes import DETECTOR, Detector, find_given_boxes, is_outdated, propose_boxes
 from editloupe.making.folder import Ledger, MakingFolder, Sample, boxes_key, question_key, reference_key
 from editloupe.making.questions import read_questions
 from editloupe.making.records import LeftOutSample, Metadata, PictureQuestion
 from editloupe.making.references import ReferenceMaker, WaitingCrop, write_crop, write_todo
+from editloupe.making.reviews import DETECTOR, Detector, find_given_boxes, is_outdated, propose_boxes
 from editloupe.types import Usage
 
 LOCK = ".lock"

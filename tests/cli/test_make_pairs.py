@@ -10,8 +10,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.manifests.pairs import load_pairs
-from editloupe.evals.preferences.answers import PairAnswers
-from editloupe.evals.preferences.pairs import TIE, answers_file, read_open_pairs
+from editloupe.evals.preferences.pairs import TIE, PairAnswers, answers_file, read_open_pairs
 from tests.conftest import StartServer
 from tests.evals.model_runs import model_run
 from tests.evals.preferences.samples import all_metrics, compass_run

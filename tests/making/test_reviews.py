@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.making.boxes import draw_boxes
 from editloupe.making.export import format_card, write_card, write_manifest
 from editloupe.making.folder import Ledger, MakingFolder, boxes_key, question_key, reference_key, update_settings
 from editloupe.making.paste import PasteFacts
 from editloupe.making.records import Boxes, Metadata, PictureQuestion, ReferenceImage
-from editloupe.making.reviews import review, review_agreement
+from editloupe.making.reviews import draw_boxes, review, review_agreement
 from editloupe.types import Box, UserError
 from tests.making.demo_questions import METADATA, lines
 

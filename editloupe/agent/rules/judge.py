@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from editloupe.agent.chat_interface import ChatRequest, Reply
 from editloupe.agent.providers.provider import RULES_PROFILE
 from editloupe.agent.replies.finish_reasons import Refusal, ReplyFacts
-from editloupe.agent.rules import instruction_following, reading
+from editloupe.agent.rules import instruction_following
 from editloupe.agent.rules.instructions import ChangeRequest, parse_instruction
 from editloupe.agent.rules.pixels import Rect, is_alike, is_attached, join_regions
 from editloupe.agent.rules.thresholds import ConsistencyLimits, FollowingChecks, load_thresholds
@@ -225,9 +225,9 @@ class _Turn:
         return self._consistency(request)
 
     def _follow_crops(self, request: ChangeRequest) -> RulesReply:
-        text = reading.TextReading()
+        text = instruction_following.TextReading()
         if request.kind == "text":
-            text = reading.read_edited(self.case, self.album, request, memory=self.memory)
+            text = instruction_following.read_edited(self.case, self.album, request, memory=self.memory)
         numbers = instruction_following.measure_crops(self.case, self.album, request, text)
         start = [
             f"Asked: {request.say()}. The target's place and a reference are known, so the three crops are measured."
@@ -308,16 +308,16 @@ class _Turn:
             )
         return None
 
-    def _read_text(self, request: ChangeRequest) -> reading.TextReading:
+    def _read_text(self, request: ChangeRequest) -> instruction_following.TextReading:
         if request.kind != "text":
-            return reading.TextReading()
+            return instruction_following.TextReading()
         places = self.seen.get(LOCALIZE, {}).get("texts", ())
         if READ in self.seen:
-            return reading.read_tool_result(request, self.seen[READ], places=places)
-        return reading.read_edited(self.case, self.album, request, places, self.memory)
+            return instruction_following.read_tool_result(request, self.seen[READ], places=places)
+        return instruction_following.read_edited(self.case, self.album, request, places, self.memory)
 
     def _measure_whole(
-        self, request: ChangeRequest, differences: Mapping[str, Any], text: reading.TextReading
+        self, request: ChangeRequest, differences: Mapping[str, Any], text: instruction_following.TextReading
     ) -> instruction_following.WholeEvidence:
         places = [(list(region["box"]), region["significance"]) for region in differences["regions"]]
         pictures = [self.case.pictures[name] for name in (SOURCE, EDITED)]

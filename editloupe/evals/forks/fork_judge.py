@@ -15,7 +15,7 @@ from editloupe.agent.providers.registry import find_provider
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import split_spec
 from editloupe.agent.transport.secrets import PLACEHOLDER, redact_url
-from editloupe.evals.forks.stored_trace import StoredTrace
+from editloupe.evals.forks.fork_store import StoredTrace
 from editloupe.graphs.forking import StepChange
 from editloupe.judge import Judge
 from editloupe.judge.settings import JudgeSettings, Setup, find_setup, read_setup, setup_names

@@ -12,8 +12,15 @@ from pathlib import Path
 from editloupe.agent.chat_interface import StepWatcher
 from editloupe.agent.specs import split_spec
 from editloupe.evals.forks.fork_judge import JudgeChange, reopen_judge
-from editloupe.evals.forks.fork_store import Fork, ForkReplies, count_made, fork_identity, keep_fork
-from editloupe.evals.forks.stored_trace import StoredTrace, find_trace
+from editloupe.evals.forks.fork_store import (
+    Fork,
+    ForkReplies,
+    StoredTrace,
+    count_made,
+    find_trace,
+    fork_identity,
+    keep_fork,
+)
 from editloupe.evals.runs.configurations import check_has_traces
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run

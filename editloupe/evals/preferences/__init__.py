@@ -1,8 +1,7 @@
 """Make preference pairs from runs, collect people's answers about them, and write them for `editloupe reward`."""
 
-from editloupe.evals.preferences.answers import PairAnswers, decide_pair
 from editloupe.evals.preferences.draw import DrawSettings, draw_pairs, draw_rationales
-from editloupe.evals.preferences.pairs import OpenPair, PairSide, read_open_pairs
+from editloupe.evals.preferences.pairs import OpenPair, PairAnswers, PairSide, decide_pair, read_open_pairs
 
 __all__ = [
     "DrawSettings",

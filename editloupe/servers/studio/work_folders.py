@@ -10,8 +10,14 @@ from pathlib import Path
 
 from editloupe.evals.manifests.datasets import resolve_picture
 from editloupe.evals.manifests.readers import Row
-from editloupe.evals.preferences.answers import PairAnswers, PairQueue
-from editloupe.evals.preferences.pairs import OpenPair, answers_file, open_pairs_file, read_open_pairs
+from editloupe.evals.preferences.pairs import (
+    OpenPair,
+    PairAnswers,
+    PairQueue,
+    answers_file,
+    open_pairs_file,
+    read_open_pairs,
+)
 from editloupe.making.folder import MakingFolder, Sample, is_making_folder
 from editloupe.making.questions import SOURCES
 from editloupe.making.records import ReferenceImage

@@ -1,5 +1,5 @@
+from editloupe.agent.rules.instruction_following import TextReading, compare_text, read_tool_result
 from editloupe.agent.rules.instructions import ChangeRequest
-from editloupe.agent.rules.reading import TextReading, compare_text, read_tool_result
 from editloupe.types import Box
 
 ASKED = ChangeRequest("text", "white bus", "TR 9067 T", "TR 7906 T")

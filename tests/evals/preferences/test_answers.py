@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.preferences import answers as pair_answers
-from editloupe.evals.preferences.answers import PairAnswers, decide_pair, measure_pair_agreement
-from editloupe.evals.preferences.pairs import TIE, DecisionRule, OpenPair, PairSide
+from editloupe.evals.preferences import pairs as pair_files
+from editloupe.evals.preferences.pairs import (
+    TIE,
+    DecisionRule,
+    OpenPair,
+    PairAnswers,
+    PairSide,
+    decide_pair,
+    measure_pair_agreement,
+)
 from editloupe.types import UserError
 
 
@@ -88,14 +95,14 @@ def test_an_answer_written_by_another_studio_just_before_ones_own_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, other = (PairAnswers(tmp_path / "answers.jsonl") for _ in range(2))
-    usual = pair_answers.append_line
+    usual = pair_files.append_line
 
     def append_after_another(path: Path, line: bytes) -> int:
-        monkeypatch.setattr(pair_answers, "append_line", usual)
+        monkeypatch.setattr(pair_files, "append_line", usual)
         other.rate(pair(), "ben", {"x": 4, "y": 2})
         return usual(path, line)
 
-    monkeypatch.setattr(pair_answers, "append_line", append_after_another)
+    monkeypatch.setattr(pair_files, "append_line", append_after_another)
     own.rate(pair(), "ana", {"x": 3, "y": 1})
     assert sorted(own.all()["p"]) == ["ana", "ben"]
 

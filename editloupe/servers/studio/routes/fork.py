@@ -13,9 +13,16 @@ from starlette.responses import JSONResponse, Response
 
 from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.evals.forks import Fork, fork, forks_of
-from editloupe.evals.forks.fork_store import count_labels, find_parting, format_label, group_forks, load_fork
+from editloupe.evals.forks.fork_store import (
+    StoredTrace,
+    count_labels,
+    find_parting,
+    find_trace,
+    format_label,
+    group_forks,
+    load_fork,
+)
 from editloupe.evals.forks.fork_trace import ForkStop, ForkStopped
-from editloupe.evals.forks.stored_trace import StoredTrace, find_trace
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.graphs.forking import find_box_parameter
 from editloupe.judge.settings import setup_names

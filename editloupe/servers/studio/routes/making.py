@@ -10,10 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe._util.errors import first_error
-from editloupe.making.boxes import draw_boxes
 from editloupe.making.folder import MakingFolder, Sample
 from editloupe.making.records import MOST_TARGETS, REGENERATIONS, ReviewDecision
-from editloupe.making.reviews import list_edit_types, review, review_agreement
+from editloupe.making.reviews import draw_boxes, list_edit_types, review, review_agreement
 from editloupe.servers.studio.judging.requests import parse_json
 from editloupe.servers.studio.studio import Studio, studio_of
 from editloupe.servers.studio.work_folders import BOXES, REVIEW, find_waiting_samples

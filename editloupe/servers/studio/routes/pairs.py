@@ -9,8 +9,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, RedirectResponse, Response
 
-from editloupe.evals.preferences.answers import RATING_SCALE
-from editloupe.evals.preferences.pairs import TIE, OpenPair
+from editloupe.evals.preferences.pairs import RATING_SCALE, TIE, OpenPair
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.pixels import ImageError
 from editloupe.servers.studio.studio import studio_of
