@@ -13,6 +13,7 @@ from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.rubric_files import load_rubric
 from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
+Item = TypeVar("Item")
 Choice = Callable[[Edit, Sequence[Rubric]], Rubric | None]
 """Picks one variant of a criterion for an edit, or returns None if the criterion does not apply to the edit."""
 EditScoreFunction = Callable[[Edit, Mapping[str, float]], float | None]
@@ -35,6 +36,15 @@ class MissingInput(UserError):
 def choose_first_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Return the first variant, so that every edit is asked every criterion."""
     return variants[0]
+
+
+def average_of(criteria: Sequence[str]) -> EditScoreFunction:
+    """Return a function that scores an edit by the mean of these criteria; None if one of them is missing."""
+
+    def average(edit: Edit, scores: Mapping[str, float]) -> float | None:
+        return sum(scores[name] for name in criteria) / len(criteria) if set(criteria) <= set(scores) else None
+
+    return average
 
 
 def normalize_name(text: str) -> str:
@@ -282,6 +292,16 @@ def find_worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
     return rubric.answer.worst(list(labels))
 
 
+def lower_median(items: Iterable[Item], key: Callable[[Item], float]) -> Item | None:
+    """Return the middle item by a key, the lower of two middle ones; None if there are no items.
+
+    >>> lower_median([4, 1, 3, 2], key=float), lower_median([], key=float)
+    (2, None)
+    """
+    ordered = sorted(items, key=key)
+    return ordered[(len(ordered) - 1) // 2] if ordered else None
+
+
 __all__ = [
     "MISSING_OUTPUT",
     "OUTPUT",
@@ -291,6 +311,7 @@ __all__ = [
     "MissingInput",
     "Protocol",
     "UneditedScore",
+    "average_of",
     "choose_first_variant",
     "collect_all_facts",
     "collect_no_facts",
@@ -298,20 +319,8 @@ __all__ = [
     "find_worst_label",
     "leave_undecided",
     "load_rubric",
+    "lower_median",
     "normalize_name",
     "override_crops",
     "override_tells",
 ]
-
-
-Item = TypeVar("Item")
-
-
-def lower_median(items: Iterable[Item], key: Callable[[Item], float]) -> Item | None:
-    """Return the middle item by a key, the lower of two middle ones; None if there are no items.
-
-    >>> lower_median([4, 1, 3, 2], key=float), lower_median([], key=float)
-    (2, None)
-    """
-    ordered = sorted(items, key=key)
-    return ordered[(len(ordered) - 1) // 2] if ordered else None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from editloupe.pictures.picture_tables import iter_rows
 from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.paper import Benchmark, Paper, check_key, check_text, find_split, make_edit, sole_picture_in
-from editloupe.rubrics.protocol import Protocol, collect_no_facts
+from editloupe.rubrics.protocol import Protocol, average_of, collect_no_facts
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.rubrics.tables import Layout, criterion_columns
 from editloupe.types import Edit, UserError
@@ -19,12 +19,6 @@ __all__ = ["EMU_EDIT", "PAPER"]
 JUDGED = ("instruction_following", "image_preservation")
 """The criteria that a judge is asked. Their mean is the score of an edit."""
 
-
-def score_edit(edit: Edit, scores: Mapping[str, float]) -> float | None:
-    """Return the mean of the judge's criteria; None if one of them is missing."""
-    return sum(scores[name] for name in JUDGED) / len(JUDGED) if all(name in scores for name in JUDGED) else None
-
-
 EMU_EDIT = Protocol(
     name="emu-edit",
     title="Emu Edit",
@@ -33,7 +27,7 @@ EMU_EDIT = Protocol(
     default_mode="plain",
     make_cases=build_cases,
     case_facts=collect_no_facts,
-    edit_score=score_edit,
+    edit_score=average_of(JUDGED),
     weighting="edits",
     arithmetic=(
         "CLIPdir, CLIPimg, CLIPout, L1 and DINO are means over edits. The paper has no overall score; an edit's score here is "

@@ -31,7 +31,7 @@ from editloupe.rubrics.paper import (
     read_json_object,
     sole_picture_in,
 )
-from editloupe.rubrics.protocol import Protocol, collect_no_facts
+from editloupe.rubrics.protocol import Protocol, average_of, collect_no_facts
 from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.rubrics.tables import MEASURED_DIGITS, NO_MODEL, Cell, Layout, criterion_columns
@@ -42,12 +42,6 @@ __all__ = ["MAGICBRUSH", "PAPER"]
 JUDGED = ("instruction_following", "preservation")
 """The criteria that a judge is asked. Their mean is the score of an edit."""
 
-
-def score_turn(edit: Edit, scores: Mapping[str, float]) -> float | None:
-    """Return the mean of the judge's criteria; None if one of them is missing."""
-    return sum(scores[name] for name in JUDGED) / len(JUDGED) if all(name in scores for name in JUDGED) else None
-
-
 MAGICBRUSH = Protocol(
     name="magicbrush",
     title="MagicBrush",
@@ -56,7 +50,7 @@ MAGICBRUSH = Protocol(
     default_mode="plain",
     make_cases=build_cases,
     case_facts=collect_no_facts,
-    edit_score=score_turn,
+    edit_score=average_of(JUDGED),
     weighting="edits",
     arithmetic=(
         "L1, L2, CLIP-I, DINO and CLIP-T compare an output with its target and are averaged over pictures: single-turn over the "
