@@ -117,6 +117,17 @@ def share_named(values: Lab, name: str) -> float:
     return float(np.mean(gaps[name] <= best + 1e-6))
 
 
+def name_of(values: Lab) -> str:
+    """Return the most frequent basic colour of the values.
+
+    >>> name_of(to_lab(np.full((4, 4, 3), (220, 25, 30), np.uint8)))
+    'red'
+    """
+    gaps = distances(values)
+    nearest = np.argmin(np.stack([gaps[n] for n in NAMES]), axis=0)
+    return NAMES[int(np.bincount(nearest, minlength=len(NAMES)).argmax())]
+
+
 Map = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Rect = tuple[int, int, int, int]

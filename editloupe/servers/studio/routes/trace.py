@@ -12,8 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe._util.text import number_of
-from editloupe.evals.forks.fork_store import ForkGroup, group_forks
-from editloupe.evals.forks.records import format_label
+from editloupe.evals.forks.fork_store import ForkGroup, format_label, group_forks
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.unit_rows import Unit
