@@ -231,6 +231,10 @@ _FACTS = (
     "parent.fork",
     "edit.instruction",
     "protocol",
+    "parent.outcome.status",
+    "parent.outcome.label",
+    "parent.outcome.score",
+    "parent.outcome.reason",
 )
 
 
@@ -253,6 +257,8 @@ class ForkGroup:
     numbers: list[int] = field(default_factory=list)
     labels: Counter[str] = field(default_factory=Counter)
     protocol: str = ""
+    parent_label: str = ""
+    """The outcome of the parent."""
 
     @property
     def outcome(self) -> str:
@@ -289,7 +295,7 @@ def group_forks(run: Run, edit: str | None = None, criterion: str | None = None)
         rows = reader.fork_facts(_FACTS, equal)
     groups: dict[str, ForkGroup] = {}
     for number, name, own_criterion, identity, *facts in rows:
-        step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction, protocol = facts
+        step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction, protocol, *was = facts
         group = groups.setdefault(
             identity,
             ForkGroup(
@@ -303,6 +309,7 @@ def group_forks(run: Run, edit: str | None = None, criterion: str | None = None)
                 asked=str(asked),
                 parent=None if parent is None else int(parent),
                 protocol=str(protocol),
+                parent_label=_label(*was),
             ),
         )
         group.numbers.append(int(number))

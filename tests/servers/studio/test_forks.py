@@ -61,6 +61,7 @@ def test_a_run_leads_to_all_its_forks(kept: Kept, studio: OpenStudio, tmp_path: 
     assert listed.count('class="row-link"') == 2
     for part in ("3 × Wrong Action", "step 2 asked again", "Flawless Execution"):
         assert part in listed
+    assert listed.count('data-title="Parent"><span class="small">Flawless Execution') == 2
     trace = client.get("/runs/run/trace", params={"edit": "patch"}).text
     assert "Fork 1 at step 1</a> and 2 more: observation 1 dropped → 3 × Wrong Action" in trace
     assert 'href="/runs/forks-only/forks">1 fork<' in client.get("/runs").text

@@ -30,7 +30,7 @@ from editloupe.rubrics.registry import find_protocol
 from editloupe.servers.studio.judging.requests import TOOL_SETTINGS, ForkRequest, read_fork_request, require_json
 from editloupe.servers.studio.run_catalog import HERE, OpenRun
 from editloupe.servers.studio.studio import Studio, studio_of
-from editloupe.servers.studio.traces.trace_view import build_steps, find_kinds
+from editloupe.servers.studio.traces.trace_view import build_steps, find_drawn_box, find_kinds
 from editloupe.types import UserError
 
 router = APIRouter()
@@ -66,9 +66,11 @@ def form(
         raise HTTPException(404, f"The trace has {have}, counted from 1; there is no step {step}.")
     view = build_steps(stored.parent.trace, _first(stored))[step - 1]
     protocol = find_protocol(stored.protocol)
+    trace, per_mille = stored.parent.trace, bool((stored.asked or {}).get("per_mille"))
     calls = [
         {
             "call": call,
+            "drawn": find_drawn_box(trace, call, _first(stored), per_mille),
             "box": ", ".join(f"{n:g}" for n in call.parameters[name]) if (name := find_box_parameter(call)) else None,
         }
         for call in view.step.calls

@@ -1,5 +1,6 @@
 // The form of a fork: only what was changed is sent.
 import { ask, onSubmit } from "./common.js";
+import { Viewer } from "./viewer.js";
 
 const form = document.querySelector("[data-fork]");
 const failure = form.querySelector("[data-failure]");
@@ -10,6 +11,26 @@ const note = form.querySelector("[data-stopped]");
 
 function changed(field) {
   return field && field.value.trim() !== (field.dataset.was ?? "").trim() ? field.value.trim() : null;
+}
+
+// A box is drawn on its picture or typed in the call's coordinates; each follows the other.
+for (const place of document.querySelectorAll("[data-call-box]")) {
+  const field = form.querySelector(`[data-call="${place.dataset.callBox}"] [name=box]`);
+  const units = place.dataset.units.split(" ").map(Number);
+  const viewer = new Viewer(place.querySelector("[data-viewer]"));
+  viewer.drawing.toggle(true);
+  viewer.drawing.changed = (boxes) => {
+    const box = boxes.at(-1);
+    if (!box) { viewer.setTargets([read()].filter(Boolean)); return; }
+    viewer.setTargets([box]);
+    field.value = box.map((value, at) => Math.round(value / units[at % 2])).join(", ");
+  };
+  const read = () => {
+    const values = field.value.split(/[\s,;]+/).filter(Boolean).map(Number);
+    const good = values.length === 4 && values.every(Number.isFinite) && values[2] > values[0] && values[3] > values[1];
+    return good ? values.map((value, at) => value * units[at % 2]) : null;
+  };
+  field.addEventListener("input", () => { const box = read(); if (box) viewer.setTargets([box]); });
 }
 
 async function wanted() {

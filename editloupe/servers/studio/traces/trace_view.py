@@ -15,8 +15,10 @@ from editloupe._util.text import number_of
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit, find_step_reply
+from editloupe.graphs.forking import find_box_parameter
 from editloupe.judge.question_key import tabulate_settings
 from editloupe.rubrics.case import EDITED, SOURCE
+from editloupe.tools.contract import Frame
 from editloupe.types import Box, Observation, RequestMessage, SentPicture, Step, ToolCall, Trace, UserError
 
 if TYPE_CHECKING:
@@ -174,6 +176,42 @@ def find_roles(trace: Trace, pictures: Mapping[str, str]) -> dict[str, str]:
     if not sent:
         return dict(ROLES)
     return {name: by_sha[sha] for name, sha in sent.items() if sha in by_sha}
+
+
+@dataclass(frozen=True)
+class DrawnBox:
+    """The box of a call, on the whole picture that it is about."""
+
+    name: str
+    """The judge's name of the picture."""
+    sha: str
+    other: str
+    """The picture to compare it with."""
+    units: tuple[float, float]
+    """Pixels of the picture per unit of the judge's coordinates, across and down."""
+    box: tuple[float, ...]
+    """In pixels of the picture."""
+
+
+def find_drawn_box(trace: Trace, call: ToolCall, pictures: Mapping[str, str], per_mille: bool) -> DrawnBox | None:
+    """Return where the box of a call is; None if it has no box, or is not about a whole picture.
+
+    Args:
+        trace: The trace of the call.
+        call: The call.
+        pictures: The hashes of source and edited picture by role.
+        per_mille: Whether the judge counts in thousandths of a side.
+    """
+    parameter = find_box_parameter(call)
+    named = find_roles(trace, pictures)
+    name = next((value for value in call.parameters.values() if isinstance(value, str) and value in named), None)
+    sent = {each.name: each for each in trace.steps[0].sent}.get(name or "") if trace.steps else None
+    if parameter is None or name is None or sent is None or len(pictures.keys() & ROLES.values()) < 2:
+        return None
+    frame = Frame(sent.original_size, sent.size, per_mille)
+    unit = frame.to_original((1, 1, 1, 1))
+    other = next(sha for role, sha in pictures.items() if role in ROLES.values() and role != named[name])
+    return DrawnBox(name, sent.sha, other, unit[:2], frame.to_original(tuple(call.parameters[parameter])))
 
 
 def find_parting(left: Trace, right: Trace) -> int | None:

@@ -56,6 +56,60 @@ def test_a_dropped_observation_leads_to_another_label(kept: Kept, listen: Listen
     expect(page).to_have_url(re.compile("parent=1"))
 
 
+def test_the_box_of_a_call_is_drawn_on_its_picture(kept: Kept, listen: Listen, new_page: NewPage) -> None:
+    page = new_page(listen(runs=(kept.run,), base_urls=(kept.server.openai_url,)), width=1440)
+    page.goto("/runs/run/fork?edit=patch&criterion=instruction_following&step=2")
+    page.wait_for_load_state("networkidle")
+    field = page.get_by_label("Box, in the coordinates of the call")
+    expect(field).to_have_value("50, 30, 110, 80")
+    expect(page.locator(".pane-names span").first).to_have_text("Edited Image")
+    pane = page.locator("[data-pane=source]").bounding_box()
+    assert pane is not None
+    page.mouse.move(pane["x"] + 0.8 * pane["width"], pane["y"] + 0.8 * pane["height"])
+    page.mouse.down()
+    page.mouse.move(pane["x"] + 0.95 * pane["width"], pane["y"] + 0.95 * pane["height"], steps=4)
+    page.mouse.up()
+    expect(field).not_to_have_value("50, 30, 110, 80")
+    drawn = [int(value) for value in field.input_value().split(", ")]
+    shape = page.locator("[data-pane=source] .shape").get_attribute("viewBox")
+    width = int(str(shape).split()[2])
+    assert abs(drawn[0] - 0.8 * width) <= 2
+    assert abs(drawn[2] - 0.95 * width) <= 2
+    field.fill("10, 10, 60, 50")
+    expect(page.locator("[data-pane=source] .mark.target")).to_have_count(1)
+    page.get_by_role("button", name="Continue from here").click()
+    expect(page.locator(".page-head .facts")).to_contain_text("call 1 with the box 10, 10, 60, 50")
+
+
+def test_words_of_buttons_are_not_broken_while_a_fork_is_made(kept: Kept, listen: Listen, new_page: NewPage) -> None:
+    page = new_page(listen(runs=(kept.run,), base_urls=(kept.server.openai_url,)), width=1024)
+    page.goto("/runs/run/fork?edit=patch&criterion=instruction_following&step=1")
+    kept.server.play(Hang(600))
+    page.get_by_role("button", name="Continue from here").click()
+    stop = page.get_by_role("button", name="Stop")
+    expect(stop).to_be_visible()
+    lines = "(all) => all.map((one) => [one.innerText, Math.round(one.getBoundingClientRect().height)])"
+    heights = page.locator(".judge-buttons > :visible").evaluate_all(lines)
+    assert all(height < 50 for _, height in heights), heights
+    stop.click()
+    expect(stop).to_be_hidden()
+
+
+def test_long_facts_are_whole_on_a_narrow_page(kept: Kept, listen: Listen, new_page: NewPage) -> None:
+    with ThreadPoolExecutor(1) as aside:
+        aside.submit(fork, kept.run, "patch", CRITERION, 2, other=JudgeChange(judge="rules")).result()
+    page = new_page(listen(runs=(kept.run,)), width=390)
+    page.goto("/runs/run/forks/1")
+    cut = """() => [...document.querySelectorAll('.facts li')].filter((one) => {
+      const range = document.createRange();
+      range.selectNodeContents(one);
+      const edge = one.parentElement.getBoundingClientRect().left + parseFloat(getComputedStyle(one).fontSize);
+      return [...range.getClientRects()].some((line) => line.left < edge - 0.5);
+    }).map((one) => one.textContent)"""
+    assert page.locator(".facts li").count() > 2
+    assert page.evaluate(cut) == []
+
+
 def test_a_form_that_a_script_sends_waits_for_the_script(kept: Kept, listen: Listen, new_page: NewPage) -> None:
     page = new_page(listen(runs=(kept.run,), base_urls=(kept.server.openai_url,)))
     page.goto("/runs/run/trace?edit=patch")
