@@ -345,6 +345,7 @@ def batch(
     """
     which.check()
     judge = which.with_protocol(judge)
+    judge.announce()
     listing = which.list_edits(manifest, judge)
     listed: Edits = (lambda: with_untouched(listing.edits())) if reference else listing.edits
     open_judge = replace(judge.with_plan(), tool_memory=TOOL_MEMORY).open

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from editloupe.evals.stats.comparison.run_comparison import ComparisonQuestion, RunComparison
     from editloupe.evals.stats.scores.run_table import RunTable
 
-FORMATS = ("text", "md", "json")
+FORMATS = ("text", "md", "json", "latex")
 WIDTH = 100
 """Columns of the text."""
 
@@ -43,7 +43,7 @@ def compare(
     human: Human = None,
     columns: HumanColumns = None,
     meanings: HumanMap = None,
-    format: Annotated[str | None, typer.Option("--format", help="text, md or json.")] = None,
+    format: Annotated[str | None, typer.Option("--format", help="text, md, json, or latex with --models.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
     protocol: ProtocolName = None,
@@ -88,6 +88,11 @@ def compare(
         known = [passport.model_dump(mode="json") for passport in passports]
         deliver(for_json({**_as_json(comparison), "passports": known}, 2) + "\n", out)
         return
+    if kind == "latex":
+        if not isinstance(comparison, tuple):
+            raise UserError("LaTeX has the ranking of editing models; add --models")
+        deliver(_format_latex(comparison, tables, [passport.line for passport in passports]), out)
+        return
     titles = {name: table.title_of(name) for table in tables for name in table.criteria}
     if isinstance(comparison, tuple):
         blocks = tuple(block for models_compared in comparison for block in model_blocks(models_compared, titles))
@@ -96,6 +101,26 @@ def compare(
     lines = (f"{table.name}: {passport.line}" for table, passport in zip(tables, passports, strict=True))
     blocks = (*blocks, Points(tuple(lines)))
     deliver(as_markdown(blocks) if kind == "md" else as_text(blocks, choose_width(out, WIDTH)), out)
+
+
+def _format_latex(
+    comparisons: tuple[ModelComparison, ...], tables: Sequence[RunTable], passports: Sequence[str]
+) -> str:
+    """Return the editing models with score, interval and rank as LaTeX."""
+    from editloupe.evals.report.build import find_open_ranks
+    from editloupe.evals.report.report_blocks import RANKS, build_ranking_table
+    from editloupe.evals.report.table_formats import all_to_latex
+    from editloupe.evals.stats.scores.run_scores import compute_scores
+    from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
+
+    ranks = find_open_ranks(comparisons, tables)
+    lines = []
+    for table in tables:
+        for name, part in compute_scores(split_off_reference(table)[0]).parts.items():
+            title = name if len(tables) == 1 else f"{name} ({table.name})"
+            lines.append((title, part.overall, ranks.get((str(table.folder), part.group)), " · ".join(part.group[1:])))
+    lines.sort(key=lambda line: -1.0 if line[1].value is None else line[1].value, reverse=True)
+    return all_to_latex([build_ranking_table(lines, (RANKS, *dict.fromkeys(passports)))])
 
 
 def _as_json(comparison: RunComparison | tuple[ModelComparison, ...]) -> dict[str, Any]:

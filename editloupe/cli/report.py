@@ -344,13 +344,15 @@ def _json(result: Report | Leaderboard, out: Path | None) -> str:
 
 def _latex(result: Report | Leaderboard, out: Path | None) -> str:
     from editloupe.evals.report.build import list_tables
+    from editloupe.evals.report.report_blocks import list_ranking_tables
     from editloupe.evals.report.report_records import Report as OneReport
     from editloupe.evals.report.table_formats import all_to_latex, merge_intervals
 
     reports = [result] if isinstance(result, OneReport) else result.reports
     passports = dict.fromkeys(for_json(report.passport.model_dump(mode="json")) for report in reports)
     comments = [f"passport {text}" for text in passports]
-    return all_to_latex([merge_intervals(section) for section in list_tables(result)], comments)
+    tables = [*list_ranking_tables(result), *map(merge_intervals, list_tables(result))]
+    return all_to_latex(tables, comments)
 
 
 def _csv(result: Report | Leaderboard, out: Path | None) -> str:

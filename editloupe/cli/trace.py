@@ -275,6 +275,7 @@ def _render_verdict(unit: Unit) -> RenderableType:
         return Text.assemble((f"unjudged ({outcome.reason.value}): {printable(outcome.detail)}", "bold red"), tail)
     score = "" if outcome.score is None else f" · score {outcome.score:g}"
     score += "" if outcome.score_100 is None else f" · {outcome.score_100:.1f} of 100"
+    score += "" if outcome.confidence is None else f" · confidence {outcome.confidence:.2f}"
     lines = [Text.assemble((f"verdict: {printable(outcome.label or 'see values')}{score}", "bold green"), tail)]
     if meaning := _find_meaning(unit):
         lines.append(Text(f"  {printable(meaning)}"))

@@ -38,6 +38,8 @@ class PrintedTable:
         numbers: Numbers of the table in the paper.
         figure: Name of the figure that shows the same data.
         digits: Decimals of columns that have more or fewer than two, by title.
+        best: Positions of the rows with the best score, bold in LaTeX.
+        wraps: Whether a narrow terminal wraps the cells, which hold words, and keeps the columns in one table.
     """
 
     title: str
@@ -48,6 +50,8 @@ class PrintedTable:
     numbers: tuple[str, ...] = ()
     figure: str = ""
     digits: Mapping[str, int] = field(default_factory=dict)
+    best: tuple[int, ...] = ()
+    wraps: bool = False
 
     def shown(self, row: Sequence[Cell]) -> list[Cell]:
         """Return a row with the numbers of the columns in `digits` as texts.

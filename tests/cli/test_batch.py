@@ -166,12 +166,15 @@ def test_a_dry_run_of_a_whole_run_says_that_nothing_is_left(
 
 
 @pytest.mark.long
-def test_the_embedded_judge_needs_no_server_and_costs_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_embedded_judge_is_announced_needs_no_server_and_costs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("EDITLOUPE_JUDGE", raising=False)
     manifest = write_manifest(tmp_path, 2, size=(160, 120))
-    code = run(["batch", str(manifest), "--out", str(tmp_path / "run"), "--judge", "rules", "--json"])
-    facts = json.loads(capsys.readouterr().out)
+    code = run(["batch", str(manifest), "--out", str(tmp_path / "run"), "--json"])
+    printed = capsys.readouterr()
+    assert "judged by the embedded `rules`" in printed.err
+    facts = json.loads(printed.out)
     assert code in (0, 3)
     assert facts["judged"] + sum(facts["unjudged"].values()) == 4
     assert facts["usage"]["requests"] == 0

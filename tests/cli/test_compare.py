@@ -7,10 +7,13 @@ from typer.testing import CliRunner
 
 from editloupe.cli.compare import compare
 from editloupe.evals.preferences.draw import DrawSettings, draw_pairs
+from editloupe.evals.report.comparison_blocks import comparison_blocks
+from editloupe.evals.report.text_renderer import as_text
+from editloupe.evals.stats.comparison.run_comparison import compare_runs
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.types import UserError
 from tests.evals.model_runs import Scores, model_run
-from tests.evals.sample_runs import IF
+from tests.evals.sample_runs import IF, Line, make_run
 
 app = typer.Typer()
 app.command()(compare)
@@ -149,3 +152,35 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=sentence):
             told(*arguments)
+
+
+def test_the_ranking_of_models_comes_as_latex_with_the_best_in_bold(tmp_path: Path) -> None:
+    run = model_run(tmp_path / "run", MODELS)
+    latex = told(run, "--models", "--format", "latex")
+    rows = [line for line in latex.splitlines() if line.endswith(r"\\")]
+    assert rows[0] == r"model & score [interval] & rank \\"
+    assert rows[1].startswith(r"\textbf{an-editing-model-of-a-long-name-1} & \textbf{100.0 [")
+    assert rows[1].endswith(r"] & \textbf{1} \\".replace("] &", "]} &"))
+    assert {row.partition(" ")[0] for row in rows[2:]} == {"y", "blur"}
+    assert latex.count(r"\label{") == 1
+    other = model_run(tmp_path / "other", {"z": GOOD})
+    assert r"z (other)" in told(run, other, "--models", "--format", "latex")
+    with pytest.raises(UserError, match="add --models"):
+        told(run, run, "--judges", "--format", "latex")
+
+
+def test_disagreements_are_one_table_with_confidence_that_keeps_to_80_columns(tmp_path: Path) -> None:
+    a, b = (
+        read_run_table(
+            make_run(
+                tmp_path / mode, [Line(f"e{n}", score, confidence=0.25) for n in range(6)], mode=mode, pictures=True
+            )
+        )
+        for mode, score in (("tools", 4), ("oracle", 1))
+    )
+    text = as_text(tuple(comparison_blocks(compare_runs(a, b), {})), 80)
+    table = text[text.index("Where they disagree") :]
+    assert max(map(len, table.splitlines())) <= 80
+    assert table.count("e0") == 1
+    assert "Flawless" in table
+    assert table.count("0.25") == 12

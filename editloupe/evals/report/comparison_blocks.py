@@ -162,15 +162,25 @@ def comparison_blocks(comparison: RunComparison, titles: dict[str, str]) -> Iter
             (
                 difference.name if people else difference.edit_id,
                 titles.get(difference.criterion, difference.criterion),
-                difference.a,
-                difference.b,
+                _format_label(difference.a, difference.confidence_a),
+                _format_label(difference.b, difference.confidence_b),
             )
             + ((format_counts(difference.human) or "–",) if people else ())
             for difference in comparison.disagreements[:MOST_DISAGREEMENTS]
         ]
         more = len(comparison.disagreements) - MOST_DISAGREEMENTS
         note = f"{more} more in the JSON form." if more > 0 else ""
-        yield PrintedTable("", ("edit", "criterion", "A", "B", "people")[: 4 + people], tuple(rows), (note,))
+        sure = (
+            "Numbers: the judge's confidence."
+            if any(d.confidence_a or d.confidence_b for d in comparison.disagreements)
+            else ""
+        )
+        columns = ("edit", "criterion", "A", "B", "people")[: 4 + people]
+        yield PrintedTable("", columns, tuple(rows), (sure, note), wraps=True)
+
+
+def _format_label(label: str, confidence: float | None) -> str:
+    return label if confidence is None else f"{label} {confidence:.2f}"
 
 
 def _describe_question(comparison: RunComparison) -> str:

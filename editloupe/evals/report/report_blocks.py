@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -470,6 +471,48 @@ def build_leaderboard_table(board: Leaderboard) -> PrintedTable:
     ]
     lines = dict.fromkeys(report.passport.line for report in board.reports)
     return PrintedTable("", (*columns, "judged"), tuple(rows), (note, *explain_missing_intervals(shown), *lines))
+
+
+RankingLine = tuple[str, Estimate, tuple[int, int] | None, str]
+"""Name, overall score and possible ranks of a row, and what rows must share to be compared."""
+
+
+def list_ranking_tables(report_or_board: Report | Leaderboard) -> list[PrintedTable]:
+    """Return the table of models or runs with score, interval and rank; none if there is only one."""
+    if isinstance(report_or_board, Report):
+        ranks = {(entry.model, *r.part): entry.ranks for r in report_or_board.rankings for entry in r.models}
+        lines: list[RankingLine] = [
+            (name, part.overall, ranks.get(part.group), SEPARATOR.join(part.group[1:]))
+            for name, part in report_or_board.parts.items()
+        ]
+        passports = [report_or_board.passport.line]
+    else:
+        lines = [(entry.run, entry.overall, entry.ranks, entry.passport) for entry in report_or_board.leaderboard]
+        passports = list(dict.fromkeys(report.passport.line for report in report_or_board.reports))
+    lines.sort(key=lambda line: -1.0 if line[1].value is None else line[1].value, reverse=True)
+    return [build_ranking_table(lines, (RANKS, *passports))] if len(lines) > 1 else []
+
+
+def build_ranking_table(lines: Sequence[RankingLine], notes: Iterable[str]) -> PrintedTable:
+    """Build the table of models with score, interval and rank, for a paper.
+
+    Args:
+        lines: The rows.
+        notes: Sentences below the table.
+    """
+    rows = [(name, score.format(1), format_ranks(ranks) if ranks else "–") for name, score, ranks, _ in lines]
+    tops: dict[str, float] = {}
+    for _, score, _, group in lines:
+        if score.value is not None:
+            tops[group] = max(tops.get(group, score.value), score.value)
+    sizes = Counter(group for *_, group in lines)
+    best = [
+        position
+        for position, (_, score, _, group) in enumerate(lines)
+        if score.value is not None and sizes[group] > 1 and round(score.value, 1) == round(tops[group], 1)
+    ]
+    columns = ("model", "score [interval]", "rank")
+    return PrintedTable("Scores and ranks", columns, tuple(rows), tuple(notes), best=tuple(best))
 
 
 def build_blocks(report_or_board: Report | Leaderboard) -> Sequence[Block]:

@@ -134,7 +134,8 @@ def to_latex(section: PrintedTable) -> str:
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{latex_text(section.title)}}}"]
     lines += [rf"\label{{tab:{_make_label(section.title)}}}"] if section.title else []
     lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _latex_row(section.columns), r"\midrule"]
-    lines += [_latex_row([cell_text(cell) for cell in section.shown(row)]) for row in section.rows]
+    for position, row in enumerate(section.rows):
+        lines.append(_latex_row([cell_text(cell) for cell in section.shown(row)], position in section.best))
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\footnotesize {latex_text(note)}" for note in section.notes]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
@@ -149,8 +150,9 @@ def _make_label(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
-def _latex_row(cells: Sequence[str]) -> str:
-    row = " & ".join(map(latex_text, cells))
+def _latex_row(cells: Sequence[str], is_best: bool = False) -> str:
+    texts = [rf"\textbf{{{text}}}" if is_best and text else text for text in map(latex_text, cells)]
+    row = " & ".join(texts)
     # A leading bracket would be read as an argument of the previous row end.
     return f"{{}}{row} \\\\" if row.startswith("[") else f"{row} \\\\"
 

@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.rule import Rule
@@ -70,14 +70,18 @@ def _render_table(grid: PrintedTable, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = []
     rows = [[cell_text(cell) for cell in grid.shown(row)] for row in grid.rows]
     widths = _measure_columns(grid.columns, rows)
-    for columns in _split_columns(widths, width):
+    pages = [list(range(len(widths)))] if grid.wraps else _split_columns(widths, width)
+    for columns in pages:
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
         heads = [printable(grid.columns[column]) for column in columns]
         wide = [max(widths[column], len(head)) for column, head in zip(columns, heads, strict=True)]
-        if sum(wide) + _PADDING * len(wide) > width:  # rich would break words; one word per line is the narrowest
+        if (
+            not grid.wraps and sum(wide) + _PADDING * len(wide) > width
+        ):  # rich would break words; one word per line is the narrowest
             heads = ["\n".join(head.split()) if column else head for column, head in zip(columns, heads, strict=True)]
         for column, head in zip(columns, heads, strict=True):
-            table.add_column(Text(head), justify="right" if column else "left", overflow="fold")
+            justify: JustifyMethod = "right" if column and not grid.wraps else "left"
+            table.add_column(Text(head), justify=justify, overflow="fold")
         for row in rows:
             table.add_row(*(Text(row[column]) for column in columns))
         parts.append(table)

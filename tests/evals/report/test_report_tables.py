@@ -67,7 +67,12 @@ def test_csv_and_latex_hold_the_same_tables(run: Path, capsys: pytest.CaptureFix
     assert [row["Average"] for row in csv.DictReader(io.StringIO(text))] == ["100.0", "0.0"]
     assert command(["report", str(run), "--out", str(tmp_path / "t.tex")]) == 0
     latex = (tmp_path / "t.tex").read_text("utf-8")
-    assert latex.count(r"\toprule") == latex.count(r"\begin{table}") == 3
+    assert latex.count(r"\toprule") == latex.count(r"\begin{table}") == 4
+    ranked = latex[: latex.index(r"\end{table}")]
+    assert r"\label{tab:scores-and-ranks}" in ranked
+    assert r"model & score [interval] & rank \\" in ranked
+    assert r"\textbf{a\_1} & \textbf{100.0 [" in ranked
+    assert "\nb & 0.0 [" in ranked
     assert r"a\_1 & -- & 100.00 & 100.00" in latex
 
 

@@ -265,6 +265,9 @@ class Disagreement(Record):
     difference: Number
     human: tuple[str, ...] = ()
     closer: RunSide | None = None
+    confidence_a: Number | None = None
+    """Confidence of run a, the mean of its repeats; None if the judge gave none."""
+    confidence_b: Number | None = None
 
 
 class RunComparison(Record):
@@ -549,9 +552,16 @@ def _find_disagreements(a: RunTable, b: RunTable, labels: HumanLabels | None) ->
                     difference=float(x[position] - y[position]),
                     human=tuple(human),
                     closer=closer,
+                    confidence_a=_mean_confidence(a.rows[position], criterion),
+                    confidence_b=_mean_confidence(b.rows[position], criterion),
                 )
             )
     return tuple(sorted(disagreements, key=lambda disagreement: -abs(disagreement.difference)))
+
+
+def _mean_confidence(row: RunRow, criterion: str) -> float | None:
+    values = [unit.confidence for unit in row.units.get(criterion, ()) if unit.confidence is not None]
+    return sum(values) / len(values) if values else None
 
 
 def format_score(table: RunTable, criterion: str, score: float) -> str:
