@@ -9,8 +9,7 @@ from pathlib import Path
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.batch.planner import EditFiles
-from editloupe.evals.manifests.hub import is_hub_name
-from editloupe.evals.manifests.layouts import PLAIN, load_manifest, load_outputs
+from editloupe.evals.manifests.layouts import PLAIN, is_hub_name, load_manifest, load_outputs
 from editloupe.evals.manifests.outputs import detect_output_names, existing_folder
 from editloupe.evals.manifests.readers import Row, is_folder_of_pictures, split_folder
 from editloupe.evals.runs.run_folder import FILE, PictureFolder
