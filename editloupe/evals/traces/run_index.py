@@ -35,7 +35,8 @@ class TableFacts:
     models: tuple[str, ...]
     """Editing models; NO_MODEL is included if some edits have none."""
     configurations: tuple[Mapping[str, Any], ...]
-    """`configuration`, `title`, `units`, and `standing`, which is empty if everything is judged; first used first."""
+    """`configuration`, `title`, `units`, and `standing`, which is empty if everything is judged; `cells`, pairs of edit and
+    criterion, of which `judged` have a verdict; `cost`, and `latest`, the time of the last verdict. First used first."""
     configuration: str
     """The configuration that is counted."""
     criteria: tuple[tuple[str, str], ...]
@@ -96,7 +97,20 @@ def count_labels(index: sqlite3.Connection, configuration: str, model: str = "")
 
 def count_facts(index: sqlite3.Connection, configuration: str = "") -> TableFacts:
     """Count what a configuration holds; the first one of the run if the name is empty or unknown."""
-    configurations = tuple(dict(row) for row in index.execute("SELECT * FROM configurations ORDER BY place"))
+    totals = "SELECT configuration, count(*), sum(status = 'judged'), sum(cost) FROM cells GROUP BY configuration"
+    counted = {row[0]: {"cells": row[1], "judged": row[2], "cost": row[3]} for row in index.execute(totals)}
+    finished = (
+        "SELECT a.configuration, max(finished_at) FROM verdicts JOIN asked a USING (asked) GROUP BY a.configuration"
+    )
+    latest = dict(index.execute(finished).fetchall())
+    configurations = tuple(
+        {
+            **dict(row),
+            **counted.get(row["configuration"], {"cells": 0, "judged": 0, "cost": None}),
+            "latest": latest.get(row["configuration"]),
+        }
+        for row in index.execute("SELECT * FROM configurations ORDER BY place")
+    )
     by_name = {row["configuration"]: row for row in configurations}
     own = by_name.get(configuration) or next(iter(configurations), {})
     name = own.get("configuration", "")

@@ -21,6 +21,7 @@ from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.report.report_records import Leaderboard
+    from editloupe.evals.stats.intervals import Estimate
 
 TITLES = {
     "score_per_type": "Scores by type",
@@ -50,6 +51,9 @@ class Charts:
     """Finds the page of a part of a figure."""
     titles: Mapping[str, str]
     """Their titles by name."""
+    score: Estimate
+    agreement: Mapping[str, Estimate]
+    """Spearman's ρ with people by the criterion's title; empty without labels of people."""
     drawn: dict[tuple[str, bool], bytes] = field(default_factory=dict)
     """Figures drawn so far, as SVG files and as parts of a page."""
 
@@ -198,7 +202,18 @@ def _draw(open_run: OpenRun, configuration: str) -> Charts:
     sizes = {f"target_sizes_{name}": f"Size of the targets: {title}" for name, title in report.titles.items()}
     titles = {name: (TITLES | sizes).get(name, name.replace("_", " ")) for name in figures}
     link = _make_links(open_run, configuration, {title: name for name, title in report.titles.items()})
-    return Charts(report.answer, report.version_notes, report.certainty, report.passport.line, figures, link, titles)
+    agreed = report.agreement.criteria if report.agreement else {}
+    return Charts(
+        report.answer,
+        report.version_notes,
+        report.certainty,
+        report.passport.line,
+        figures,
+        link,
+        titles,
+        report.overall,
+        {report.titles.get(name, name): measures.spearman for name, measures in agreed.items()},
+    )
 
 
 def _make_links(

@@ -145,7 +145,7 @@ def check_the_others(client: TestClient, runs: int) -> None:
     for path in ("/", "/judge", "/runs", "/annotate"):
         assert client.get(path, headers=HTML).status_code in (200, 307), path
     assert set(pages_of(client, "good", EDIT).values()) == {200}
-    assert client.get("/runs").text.count('<li class="card') == runs
+    assert client.get("/runs").text.count(" data-run=") == runs
 
 
 @pytest.mark.long
@@ -172,8 +172,8 @@ def test_the_list_of_runs_says_what_is_wrong_with_one(studio: OpenStudio, watche
     client.get("/runs")
     DAMAGES[name](watched / "bad")
     page = client.get("/runs").text
-    assert page.count('<li class="card') == 2
-    assert page.count('class="card damaged"') == 1
+    assert page.count(' data-run="') == 2
+    assert page.count('<tr class="damaged"') == 1
     told = client.get("/runs/bad", headers=HTML)
     assert told.status_code == 503
     assert "That did not work" in told.text
@@ -210,7 +210,7 @@ def test_a_run_that_was_made_anew_at_the_same_place_is_the_new_one(
 def test_the_whole_folder_may_go_and_come_back(studio: OpenStudio, watched: Path, tmp_path: Path) -> None:
     client = studio(runs=(watched,))
     watched.rename(tmp_path / "away")
-    assert client.get("/runs").text.count('class="card damaged"') == 2
+    assert client.get("/runs").text.count('<tr class="damaged"') == 2
     assert client.get("/judge").status_code == 200
     (tmp_path / "away").rename(watched)
     assert set(pages_of(client, "bad", EDIT).values()) == {200}

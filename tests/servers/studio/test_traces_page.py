@@ -270,3 +270,19 @@ def test_edits_that_show_the_same_stand_beside_a_trace_once(studio: OpenStudio, 
 def test_the_list_of_runs_says_how_many_are_unjudged(studio: OpenStudio, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [Told("a"), Told("b", None)])
     assert "1 of 2 unjudged" in studio(runs=(run,)).get("/runs").text
+
+
+def test_every_configuration_of_a_run_has_a_row_with_its_score(studio: OpenStudio, tmp_path: Path) -> None:
+    for judge in ("openai:a", "openai:b", "openai:c", "openai:d"):
+        write_run(tmp_path / "run", TOLD, judge)
+    client = studio(runs=(tmp_path / "run",))
+    page = client.get("/runs").text
+    rows = [unescape(link) for link in re.findall(r'data-score="([^"]+)"', page)]
+    assert len(rows) == 4
+    score = client.get(rows[3]).json()
+    assert score["score"].startswith(f"{score['value']:.1f}")
+    chosen = [f"run~{row.partition('configuration=')[2]}" for row in rows]
+    both = client.get("/compare", params={"chosen": chosen[:2]})
+    assert client.get(both.headers["location"]).status_code == 200
+    assert client.get("/compare", params={"chosen": chosen}).headers["location"] == "/ranking"
+    assert client.get("/compare", params={"chosen": chosen[:1]}).status_code == 400

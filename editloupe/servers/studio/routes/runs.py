@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, Literal
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field, ValidationError
@@ -81,6 +81,46 @@ def all_runs(request: Request) -> Response:
         except UserError as error:
             cards.append(RunCard(run, fault=str(error)))
     return studio.pages.page("runs.html", found=cards)
+
+
+@router.get("/runs/{key}/score")
+def score(request: Request, key: str, configuration: Text = "") -> Response:
+    """Return the score of a configuration and its agreement with people, as the report computes them."""
+    studio = studio_of(request)
+    open_run = studio.run(key)
+    chosen = _configuration(open_run, configuration)
+    if not chosen:
+        return studio.pages.json({"score": "", "value": None, "answer": "", "agreement": [], "least": None})
+    charts = studio.charts.charts(open_run, chosen)
+    agreed = [(title, measure) for title, measure in charts.agreement.items() if measure.value is not None]
+    agreed.sort(key=lambda pair: float(pair[1].value or 0.0))
+    return studio.pages.json(
+        {
+            "score": charts.score.format(1) if charts.score.value is not None else "",
+            "value": charts.score.value,
+            "answer": charts.answer,
+            "agreement": [{"title": title, "words": measure.format(2)} for title, measure in agreed],
+            "least": agreed[0][1].value if agreed else None,
+        }
+    )
+
+
+@router.get("/compare")
+def compare(request: Request, chosen: Annotated[list[str] | None, Query(max_length=20)] = None) -> Response:
+    """Redirect to the comparison of two rows of the Runs page, or to the ranking for more.
+
+    Args:
+        request: The request.
+        chosen: The rows, each as KEY~CONFIGURATION.
+    """
+    rows = [row.partition("~") for row in chosen or ()]
+    if len(rows) < 2:
+        raise UserError("choose two rows of the Runs page to compare")
+    if len(rows) > 2:
+        return RedirectResponse("/ranking", 303)
+    (first, _, configuration), (second, _, other) = rows
+    values = {"other": second, "configuration": configuration, "other_configuration": other}
+    return RedirectResponse(f"/runs/{quote(first)}/differences?{urlencode(values)}", 303)
 
 
 @router.get("/ranking")

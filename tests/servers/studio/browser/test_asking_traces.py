@@ -208,6 +208,30 @@ def test_all_verdicts_on_an_edit_are_one_grid(new_page: NewPage, tmp_path: Path)
         page.wait_for_load_state("networkidle")
 
 
+def test_runs_are_found_ordered_and_two_are_compared(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs")
+    names = page.locator("tbody tr:visible .row-link")
+    expect(names).to_have_text(["one", "two"])
+    expect(page.locator("[data-of=score]").first).not_to_have_text("…")
+    page.click("thead >> text=Run")
+    page.click("thead >> text=Run")
+    expect(names).to_have_text(["two", "one"])
+    assert "order=-name" in page.url
+    page.reload()
+    expect(names).to_have_text(["two", "one"])
+    press(page, "/")
+    page.keyboard.type("rules")
+    expect(names).to_have_text(["two"])
+    page.get_by_role("searchbox").fill("")
+    compare = page.get_by_role("button", name="Compare two")
+    expect(compare).to_be_disabled()
+    page.get_by_role("checkbox", name="Compare one").check()
+    page.get_by_role("checkbox", name="Compare two").check()
+    compare.click()
+    expect(page.locator("h1")).to_have_text("two and one")
+
+
 def test_the_worst_disagreements_are_one_key_away_the_surest_first(address: str, new_page: NewPage) -> None:
     page: Page = new_page(address)
     page.goto("/runs/one")
