@@ -42,6 +42,7 @@ from editloupe.evals.stats.scores.score_matrix import (
     split_into_slices,
 )
 from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
+from editloupe.evals.stats.trust.confidence import describe_contradicted
 from editloupe.evals.stats.trust.corrected_scores import CorrectedScores
 from editloupe.rubrics.registry import OWN, find_protocol
 from editloupe.rubrics.tables import NO_MODEL, Cell, PrintedTable
@@ -397,6 +398,7 @@ def _describe_certainty(table: RunTable, scores: Scores, agreement: Agreement | 
         )
     if scores.overall.low is None and scores.overall.value is not None:
         sentences.append(f"The overall score has {scores.overall.why}.")
+    sentences += describe_contradicted(table)
     if agreement is None:
         sentences.append("No human labels: nothing here says how far people would agree with this judge.")
         return sentences

@@ -227,6 +227,23 @@ def build_estimate(
     return Estimate(value=number, low=low, high=high, n=n, sources=spread.sources, why=why or reason)
 
 
+def estimate_share(
+    values: Sequence[bool], sources: Sequence[Hashable], why: str = "there is nothing to count"
+) -> Estimate:
+    """Return the share of true values, with an interval in which values of the same source picture vary together.
+
+    Args:
+        values: The values.
+        sources: The source picture of each value.
+        why: Why the share is missing if there are no values.
+    """
+    if not len(values):
+        return missing_estimate(why)
+    truths = np.array(values, float)
+    means = GroupMeans(truths[:, None], np.zeros(len(truths), np.int64), 1, number_keys(sources))
+    return build_estimate(float(truths.mean()), len(truths), means.spread(np.ones((1, 1))), shape="share")
+
+
 def _find_ends(
     value: float, n: int, spread: Spread, level: float, shape: Shape, limits: tuple[float, float]
 ) -> tuple[float, float] | None:

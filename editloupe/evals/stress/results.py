@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from editloupe.evals.ablation.combinations import EditKey, JudgedCombination
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.intervals import Estimate, GroupMeans, build_estimate, missing_estimate, number_keys
+from editloupe.evals.stats.intervals import Estimate, estimate_share
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_configuration_table
 from editloupe.evals.stats.scores.run_units import RunUnit
 from editloupe.evals.stress.variants import MIRRORED, REPEATS, Demand, Role, StressVariant, variant_id
@@ -319,12 +317,9 @@ def _count(cells: Sequence[_Cell]) -> dict[str, Any]:
 
 def _estimate(cells: Sequence[_Cell]) -> Estimate:
     """Return the share of right answers; comparisons of the same source picture vary together."""
-    right = np.array([value for cell in cells for value in cell.right], float)
-    if not len(right):
-        return missing_estimate("no answer could be compared")
-    sources = number_keys([source for cell in cells for source in cell.sources])
-    means = GroupMeans(right[:, None], np.zeros(len(right), np.int64), 1, sources)
-    return build_estimate(float(right.mean()), len(right), means.spread(np.ones((1, 1))), shape="share")
+    right = [value for cell in cells for value in cell.right]
+    sources = [source for cell in cells for source in cell.sources]
+    return estimate_share(right, sources, "no answer could be compared")
 
 
 def _describe(shares: Sequence[VariantShare]) -> str:

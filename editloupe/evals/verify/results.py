@@ -8,12 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from editloupe._util.text import format_trace_command, number_of, shorten
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.runs.claim_store import ClaimCounts
-from editloupe.evals.stats.intervals import Estimate, GroupMeans, build_estimate, missing_estimate, number_keys
+from editloupe.evals.stats.intervals import Estimate, estimate_share
 from editloupe.evals.verify.verify_run import MISSING, CheckedVerdict
 from editloupe.judge.claims.claim_records import ClaimState
 from editloupe.rubrics.tables import Cell, PrintedTable
@@ -187,14 +185,9 @@ class ClaimTally:
 
 def _build_rate(by: str, value: str, rows: Sequence[tuple[tuple[int, ...], int, int, bool]]) -> ContradictionRate:
     checkable = [row for row in rows if row[2]]
-    contradicted = np.array([row[3] for row in checkable], float)
-    rate = missing_estimate("no claim could be checked")
-    if checkable:
-        means = GroupMeans(
-            contradicted[:, None], np.zeros(len(checkable), np.int64), 1, number_keys([row[1] for row in checkable])
-        )
-        rate = build_estimate(float(contradicted.mean()), len(checkable), means.spread(np.ones((1, 1))), shape="share")
-    counts = {"verdicts": len(rows), "checkable": len(checkable), "contradicted": int(contradicted.sum())}
+    contradicted = [row[3] for row in checkable]
+    rate = estimate_share(contradicted, [row[1] for row in checkable], "no claim could be checked")
+    counts = {"verdicts": len(rows), "checkable": len(checkable), "contradicted": sum(contradicted)}
     return ContradictionRate(by=by, value=value, rate=rate, **counts)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from editloupe.evals.runs.claim_store import read_counts
+from editloupe._util.text import number_of
+from editloupe.evals.runs.claim_store import ClaimCounts, read_counts
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.intervals import Floats
+from editloupe.evals.stats.intervals import Floats, estimate_share
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_configuration_table
 from editloupe.evals.stats.scores.run_units import RunUnit
 from editloupe.judge.calibration import CONFIDENCE_KINDS, ONLY_IF_NAMED
@@ -108,22 +109,27 @@ def _judge_agreement(table: RunTable) -> dict[str, Floats]:
     }
 
 
+def _read_current_counts(table: RunTable) -> dict[tuple[str, str, int], ClaimCounts]:
+    """Return the results of `editloupe verify`, without those of verdicts that were judged again since."""
+    counts = read_counts(table.folder)
+    if not counts:
+        return {}
+    current = {}
+    with Run.open(table.folder) as run, run.reader() as reader:
+        for units in reader.unit_columns(table.configuration, ("edit", "asked", "repeat", "finished_at")):
+            for name, asked, repeat, finished_at in units:
+                own = counts.get((name, asked, repeat))
+                if own is not None and own.finished_at == finished_at:
+                    current[name, asked, repeat] = own
+    return current
+
+
 def _supported_claims(table: RunTable) -> dict[str, Floats]:
     """Return the share of the checkable claims of a verdict that are supported, the mean of its repeats.
 
     Claims that a model was asked for do not count: a cascade reads claims by patterns, and a threshold must mean the same there.
     """
-    counts = {key: count for key, count in read_counts(table.folder).items() if not count.extractor}
-    if counts:
-        with Run.open(table.folder) as run, run.reader() as reader:
-            columns = ("edit", "asked", "repeat", "finished_at")
-            units = (unit for some in reader.unit_columns(table.configuration, columns) for unit in some)
-            # A verdict that was judged again since was not checked.
-            counts = {
-                key: counts[key]
-                for *key_parts, at in units
-                if (key := tuple(key_parts)) in counts and counts[key].finished_at == at
-            }
+    counts = {key: count for key, count in _read_current_counts(table).items() if not count.extractor}
 
     def share(row: RunRow, criterion: str) -> float:
         judged = (unit for unit in row.units.get(criterion, ()) if unit.judged)
@@ -132,6 +138,28 @@ def _supported_claims(table: RunTable) -> dict[str, Floats]:
         return float(np.mean(shares)) if shares else np.nan
 
     return {name: np.array([share(row, name) for row in table.rows]) for name in table.criteria}
+
+
+def describe_contradicted(table: RunTable) -> list[str]:
+    """Return a sentence on the share of verdicts with a contradicted claim; none if the run was not verified."""
+    counts = _read_current_counts(table)
+    contradicted: list[bool] = []
+    sources: list[str] = []
+    verified = 0
+    for row in table.rows:
+        for unit in (unit for units in row.units.values() for unit in units if unit.judged):
+            own = counts.get((row.name, unit.kind.asked, unit.repeat))
+            verified += own is not None
+            if own is not None and own.share is not None:
+                contradicted.append(own.contradicted > 0)
+                sources.append(row.source)
+    if not verified:
+        return []
+    share = estimate_share(contradicted, sources)
+    return [
+        f"Checked against the pixels: of {number_of(verified, 'verdict')}, {share.n} make a claim that can be checked; the share "
+        f"with a contradicted claim is {share.format()}."
+    ]
 
 
 _READERS: Mapping[str, Callable[[RunTable], dict[str, Floats]]] = {

@@ -20,6 +20,7 @@ from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.servers.studio.annotation.worklists import labels_of_edit
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.studio import studio_of
+from editloupe.servers.studio.traces.claim_marks import MarkedClaims, read_marks
 from editloupe.servers.studio.traces.trace_pages import find_neighbours
 from editloupe.servers.studio.traces.trace_view import (
     StepView,
@@ -62,6 +63,8 @@ class VerdictView:
     views: tuple[StepView, ...]
     tabs: tuple[Tab, ...]
     """All traces of the verdict, of several targets or of the judges of a panel."""
+    claims: MarkedClaims | None = None
+    """The checked claims; None if the run was not verified."""
 
     @property
     def name(self) -> str:
@@ -343,7 +346,7 @@ def _verdict_view(
     tabs = tuple(
         Tab(_tab_name(candidate), candidate.target, candidate.part, candidate is trace) for candidate in traces
     )
-    return VerdictView(open_run, unit, trace, views, tabs)
+    return VerdictView(open_run, unit, trace, views, tabs, read_marks(open_run.run, unit, shas))
 
 
 def _tab_name(trace: Trace) -> str:
