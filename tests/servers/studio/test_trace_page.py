@@ -23,7 +23,7 @@ from editloupe.types import Observation, SentPicture, Step, ToolCall, Trace
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
 from tests.evals.sample_runs import Line, make_run
-from tests.scripted import final
+from tests.scripted import final, say
 from tests.servers.studio.conftest import OpenStudio
 from tests.servers.studio.samples import long_trace
 
@@ -273,3 +273,17 @@ def test_prompts_that_are_equal_have_no_diff() -> None:
     other = trace.model_copy(update={"prompt": ("a", "b\nd")})
     kinds = [(line.kind, line.text) for line in diff_prompts(trace, other)]
     assert kinds == [("same", "a"), ("same", "b"), ("removed", "c"), ("added", "d")]
+
+
+def test_an_unjudged_verdict_says_to_the_reader_what_happened(
+    studio: OpenStudio, tmp_path: Path, scripted: StartServer
+) -> None:
+    before, after = edit_pair(tmp_path)
+    judged = ["judge", str(before), str(after), "Change the color of the patch to red", "--out", str(tmp_path / "run")]
+    asked = ["--judge", "openai:gpt-4.1", "--base-url", scripted(lambda _: say("Hm.")).openai_url, "--mode", "plain"]
+    assert command([*judged, *asked, "--criterion", "instruction_following"]) == 3
+    page = studio(runs=(tmp_path / "run",)).get("/runs/run/trace", params={"edit": "after"}).text
+    assert '<p class="meaning">No readable answer in 3 replies.</p>' in page
+    assert page.count("Sent back to the judge") == 2
+    assert page.count("The reply could not be used") == 1
+    assert page.count("Your reply has no final answer") == 3, "with each step, and not in the verdict"

@@ -68,8 +68,10 @@ def statistics(request: Request, key: str, where: Where = "", configuration: Id 
         described = open_run.run.about().get("configurations", [])
     of_run = [each for each in described if configuration in ("", each.get("name"))]
     notes = dict.fromkeys(str(note) for each in of_run for note in each.get("notes") or ())
+    several = len(open_run.index.facts().configurations) > 1
     return studio.pages.page(
         "parts/trace_statistics.html",
+        several=several,
         run=open_run,
         counted=counted,
         cell=cell,
