@@ -98,8 +98,9 @@ def format_trace_command(
     criterion: str | None = None,
     repeat: int | None = None,
     configuration: str = "",
+    beside: str = "",
 ) -> str:
-    """Return the command that shows the trace of a verdict.
+    """Return the command that shows the trace of a verdict, next to that of another edit if one is named.
 
     >>> format_trace_command("runs/gpt", "-x; rm", "instruction_following")
     "editloupe trace --criterion instruction_following -- runs/gpt '-x; rm'"
@@ -107,6 +108,7 @@ def format_trace_command(
     named = ["--criterion", criterion] if criterion else []
     named += ["--repeat", str(repeat)] if repeat else []
     named += ["--configuration", configuration] if configuration else []
+    named += ["--beside", beside] if beside else []
     # A name may begin with a dash; everything after `--` is a plain argument.
     dashes = ["--"] if edit_id.startswith("-") or str(fspath(folder)).startswith("-") else []
     return format_command("editloupe", "trace", *named, *dashes, folder, edit_id)

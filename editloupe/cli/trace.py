@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -38,6 +38,10 @@ from editloupe.rubrics.model import LabelAnswer
 from editloupe.rubrics.registry import find_protocol
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
 
+if TYPE_CHECKING:
+    from editloupe.evals.report.trace_html import EditStory
+    from editloupe.evals.runs.configurations import Configuration
+
 FORMATS = ("text", "json", "html")
 
 
@@ -51,6 +55,9 @@ def trace(
         typer.Option(
             help="The configuration, such as gpt-5.1/tools, if the run has several; or all. Default: the newest."
         ),
+    ] = None,
+    beside: Annotated[
+        str | None, typer.Option(help="Another edit of the run that is shown next to it, such as a variant.")
     ] = None,
     prompt: Annotated[bool, typer.Option("--prompt", help="Show the prompt before the steps.")] = False,
     fork: Annotated[int | None, typer.Option(help="Show this fork next to its parent.")] = None,
@@ -69,28 +76,31 @@ def trace(
     """
     kind = choose_trace_format("json" if as_json else format, out)
     if fork is not None or _has_only_forks(run, edit_id):
+        if beside is not None:
+            raise UserError("--beside goes with a trace of the run, not with a fork")
         if out is not None:
             raise UserError("a fork is printed on the terminal or as --json; --out is for a trace of the run")
         return show_stored_forks(run, edit_id, criterion, fork, kind == "json")
     with Run.open(run) as opened:
         check_has_traces(opened.about(), run)
         name = _find_edit_name(opened, edit_id)
-        edit = opened.edit(name).edit
-        judged, others = select_units(opened, name, configuration)
-        units = [unit for unit in judged if _is_selected(unit, criterion, repeat)]
-        if not units:
-            have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in judged}))
-            raise UserError(f'edit "{edit_id}" has no such verdict in {run.name}; it has {have or "none"}')
-        stories = [(unit, opened.load_trace(name, unit.criterion, unit.repeat, unit.asked)) for unit in units]
+        story, others = _load_story(opened, name, criterion, repeat, configuration)
+        edit = story.stored.edit
+        both = [story]
+        if beside is not None:
+            other_name = _find_edit_name(opened, beside)
+            both.append(_load_story(opened, other_name, criterion, repeat, configuration)[0])
         if kind == "html" and out is not None:
-            _write_page(opened, name, stories, out)
+            _write_page(opened, both, out)
         elif kind == "json":
-            deliver(for_json(_to_dict(opened, edit, stories), 2) + "\n", out)
+            whole, *second = (_to_dict(opened, each.stored.edit, each.stories) for each in both)
+            deliver(for_json({**whole, **({"beside": second[0]} if second else {})}, 2) + "\n", out)
         else:
             with nullcontext(sys.stdout) if out is None else atomic_text_file(out) as file:
                 console = Console(highlight=False, file=file)
-                for renderable in _render_story(opened, edit, stories, _read_consensus(opened, name), prompt):
-                    console.print(renderable)
+                for each in both:
+                    for renderable in _render_story(opened, each.stored.edit, each.stories, each.people, prompt):
+                        console.print(renderable)
                 for line in fork_lines(forks_of(opened, name, criterion)):
                     console.print(line)
         if name == edit_id and (other_names := _find_namesakes(opened, name, edit)):
@@ -114,11 +124,26 @@ def choose_trace_format(format: str | None, out: Path | None) -> str:
     return kind
 
 
-def _write_page(run: Run, name: str, stories: Sequence[tuple[Unit, tuple[Trace, ...]]], out: Path) -> None:
-    """Write the verdicts of an edit and its human labels as one HTML file."""
+def _load_story(
+    run: Run, name: str, criterion: str | None, repeat: int | None, configuration: str | None
+) -> tuple[EditStory, Sequence[Configuration]]:
+    """Return the selected verdicts of an edit, and the other configurations that judged it."""
+    from editloupe.evals.report.trace_html import EditStory
+
+    judged, others = select_units(run, name, configuration)
+    units = [unit for unit in judged if _is_selected(unit, criterion, repeat)]
+    if not units:
+        have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in judged}))
+        raise UserError(f'edit "{name}" has no such verdict in {run.folder.name}; it has {have or "none"}')
+    stories = [(unit, run.load_trace(name, unit.criterion, unit.repeat, unit.asked)) for unit in units]
+    return EditStory(run.edit(name), stories, _read_consensus(run, name)), others
+
+
+def _write_page(run: Run, stories: Sequence[EditStory], out: Path) -> None:
+    """Write the verdicts of one edit or two and their human labels as one HTML file."""
     from editloupe.evals.report.trace_html import render_trace_html
 
-    write_text(out, render_trace_html(run, run.edit(name), stories, _read_consensus(run, name)))
+    write_text(out, render_trace_html(run, *stories))
     content = (
         "the trace without pictures that are gone" if run.damage.sentences() else "the whole trace with its pictures"
     )
@@ -164,7 +189,7 @@ def _is_selected(unit: Unit, criterion: str | None, repeat: int | None) -> bool:
     return criterion in (None, unit.criterion) and repeat in (None, unit.repeat)
 
 
-def _to_dict(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> dict[str, Any]:
+def _to_dict(run: Run, edit: Edit, stories: Sequence[tuple[Unit, Sequence[Trace]]]) -> dict[str, Any]:
     shas = sorted({sha for _, traces in stories for trace in traces for sha in _find_pictures(trace)})
     return {
         "edit": sanitize(edit),
@@ -181,7 +206,7 @@ def _find_pictures(trace: Trace) -> set[Sha]:
 def _render_story(
     run: Run,
     edit: Edit,
-    stories: list[tuple[Unit, tuple[Trace, ...]]],
+    stories: Sequence[tuple[Unit, Sequence[Trace]]],
     people: Mapping[str, str],
     prompt: bool = False,
 ) -> list[RenderableType]:

@@ -200,8 +200,19 @@ def test_several_judges_and_modes_are_rows_of_one_figure(
     assert names == ["openai:gpt-4.1 tools", "openai:gpt-4.1 plain", "rules tools", "rules plain"]
     assert run([*arguments, "--judge", "rules", "--format", "html"]) == 3
     page = capsys.readouterr().out
-    assert '<img src="data:image/svg+xml;base64' in page
+    assert '<figure class="drawing"' in page
     assert "openai:gpt-4.1 · plain" in page
+
+
+def test_a_wrong_answer_is_listed_with_the_command_that_shows_it_next_to_its_original(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest, out = faulty.write_edits(tmp_path, 2), tmp_path / "run"
+    assert run(command(scripted(faulty.always_flawless), manifest, out, "--variants", "blank")) == 0
+    line = " ".join(capsys.readouterr().out.split())
+    assert f"trace --criterion {IF} --beside 'e0~blank' {out} e0" in line
+    assert run(["trace", "--criterion", IF, "--beside", "e0~blank", str(out), "e0"]) == 0
+    assert capsys.readouterr().out.count("Flawless Execution") >= 2
 
 
 def test_unjudged_answers_are_counted_with_their_reason(

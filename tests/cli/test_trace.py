@@ -39,6 +39,22 @@ def test_the_story_has_thought_call_observation_picture_and_verdict(run: Path) -
     assert "33.3 of 100" in story
 
 
+def test_two_edits_are_shown_next_to_each_other(tmp_path: Path) -> None:
+    with Run.write(tmp_path / "run") as opened:
+        for name in ("e0", "e1"):
+            whole, album = judgement(tmp_path, name, thought=f"I look at {name}.")
+            opened.save(whole, album=album)
+    arguments = (str(tmp_path / "run"), "e0", "--beside", "e1", "--criterion", "instruction_following")
+    story = told(*arguments)
+    assert story.index("I look at e0.") < story.index("I look at e1.")
+    whole = json.loads(told(*arguments, "--json"))
+    assert (whole["edit"]["id"], whole["beside"]["edit"]["id"]) == ("e0", "e1")
+    told(*arguments, "--format", "html", "--out", str(tmp_path / "both.html"))
+    page = (tmp_path / "both.html").read_text("utf-8")
+    assert page.count("<main>") == 2
+    assert page.count("<h2>") == 2
+
+
 def test_people_and_the_prompt_are_shown_with_the_steps(tmp_path: Path) -> None:
     whole, album = judgement(tmp_path)
     edit = whole.edit.model_copy(update={"human": {"instruction_following": ("Flawless Execution",)}})

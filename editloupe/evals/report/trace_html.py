@@ -36,26 +36,39 @@ class _EmbeddedPicture(NamedTuple):
     size: tuple[int, int]
 
 
-def render_trace_html(
-    run: Run, stored: StoredEdit, stories: Iterable[Story], people: Mapping[str, str] | None = None
-) -> str:
-    """Return one page with the traces of some verdicts of an edit. All text of models and manifests is escaped.
+class EditStory(NamedTuple):
+    """An edit with some of its verdicts.
 
     Args:
-        run: The run that holds the edit.
         stored: The edit and its pictures.
         stories: Units with their traces.
         people: Human labels by criterion.
     """
+
+    stored: StoredEdit
+    stories: Sequence[Story]
+    people: Mapping[str, str] = {}
+
+
+def render_trace_html(run: Run, story: EditStory, beside: EditStory | None = None) -> str:
+    """Return one page with the traces of an edit. All text of models and manifests is escaped.
+
+    Args:
+        run: The run that holds the edit.
+        story: The edit and its verdicts.
+        beside: Another edit of the run, which is shown in a second column.
+    """
     page = _Page(run)
-    body = "\n".join(page.render(stored, stories, people or {}))
+    columns = ["\n".join(page.render(*each)) for each in (story, beside) if each is not None]
+    body = "\n".join(f"<main>\n{column}\n</main>" for column in columns)
+    body = f'<div class="beside">\n{body}\n</div>' if beside else body
     style = read_style("trace.css")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{for_html(stored.edit.id)} · trace</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n"
-        f"</main>\n</body>\n</html>\n"
+        f"<title>{for_html(story.stored.edit.id)} · trace</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}\n"
+        f"</body>\n</html>\n"
     )
 
 

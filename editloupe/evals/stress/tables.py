@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from editloupe._util.text import format_trace_command, number_of
 from editloupe.evals.report.block_types import Block, Drawing, Heading, Paragraph, Points
 from editloupe.evals.stats.intervals import Estimate
-from editloupe.evals.stress.results import JudgeStress, Stress, StressShare
+from editloupe.evals.stress.results import JudgeStress, Stress, StressFailure, StressShare
 from editloupe.rubrics.tables import Cell, PrintedTable
 
 if TYPE_CHECKING:
@@ -82,11 +82,16 @@ def _failure_blocks(judge: JudgeStress, folder: str) -> Iterator[Block]:
     yield Points(
         tuple(
             f"{failure.variant}, {failure.criterion}: {failure.original} → {failure.answer} (right: {failure.demand}). "
-            f"{format_trace_command(folder, failure.edit_id, failure.criterion, 0, judge.short_name)}; "
-            f"{format_trace_command(folder, failure.variant_id, failure.criterion, 0, judge.short_name)}"
+            f"{_format_trace(folder, failure, judge.short_name)}"
             for _, failure in shown
         )
     )
+
+
+def _format_trace(folder: str, failure: StressFailure, configuration: str) -> str:
+    """Return the command that shows the trace of a wrong answer next to that of its original."""
+    beside = failure.variant_id if failure.variant_id != failure.edit_id else ""
+    return format_trace_command(folder, failure.edit_id, failure.criterion, 0, configuration, beside)
 
 
 def _format(estimate: Estimate) -> str:
@@ -109,16 +114,26 @@ def stress_figure(stress: Stress) -> dict[str, Callable[[], Figure]]:
     return {FIGURE: lambda: _draw(stress)}
 
 
+def _list_cells(judge: JudgeStress) -> Iterator[tuple[str, float]]:
+    """Yield the rows of a judge's column: a variant has two if one criterion must fall and another must stay."""
+    for variant in judge.variants:
+        for must in dict.fromkeys((variant.must, "stay")):
+            own = [share for share in variant.criteria.values() if share.must == must]
+            count = sum(share.n for share in own)
+            right = sum(share.n * (share.share or 0.0) for share in own)
+            name = variant.name if must == variant.must else f"{variant.name} (must stay)"
+            if own:
+                yield name, right / count if count else float("nan")
+
+
 def _draw(stress: Stress) -> Figure:
     import numpy as np
 
     from editloupe.evals.report.figures.style import contrast_colour, escape_text, new_figure, shorten_names, use_style
 
-    names = list(dict.fromkeys(variant.name for judge in stress.judges for variant in judge.variants))
-    shares = np.full((len(names), len(stress.judges)), np.nan)
-    for column, judge in enumerate(stress.judges):
-        for variant in judge.variants:
-            shares[names.index(variant.name), column] = np.nan if variant.share is None else variant.share
+    cells = [dict(_list_cells(judge)) for judge in stress.judges]
+    names = list(dict.fromkeys(name for column in cells for name in column))
+    shares = np.array([[column.get(name, np.nan) for column in cells] for name in names])
     with use_style():
         figure, (axes,) = new_figure(1.2 + 0.28 * len(names))
         picture = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")

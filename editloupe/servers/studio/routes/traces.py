@@ -202,7 +202,7 @@ async def note(request: Request, key: str) -> Response:
 @router.get("/runs/{key}/trace.html")
 def sent(request: Request, key: str, edit: Id, criterion: Id, repeat: int, asked: Id) -> Response:
     """Return a trace as a self-contained HTML file."""
-    from editloupe.evals.report.trace_html import render_trace_html  # loads the plotting packages
+    from editloupe.evals.report.trace_html import EditStory, render_trace_html  # loads the plotting packages
 
     studio = studio_of(request)
     open_run = studio.run(key)
@@ -216,7 +216,9 @@ def sent(request: Request, key: str, edit: Id, criterion: Id, repeat: int, asked
         raise HTTPException(404, "There is no such trace in this run.")
     people = open_run.index.consensus(stored.name)
     with raise_run_damaged(open_run.name):
-        text = render_trace_html(open_run.run, stored, [(unit, open_run.traces(unit)) for unit in units], people)
+        text = render_trace_html(
+            open_run.run, EditStory(stored, [(unit, open_run.traces(unit)) for unit in units], people)
+        )
     plain = (
         "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stored.edit.id)[:60] or "trace"
     )
