@@ -416,7 +416,9 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
     criteria = list(dict.fromkeys(name for entry in board.leaderboard for name in entry.criteria))
     titles = {name: title for report in board.reports for name, title in report.titles.items()}
     yield build_leaderboard_table(board)
-    yield Drawing("leaderboard", "Overall scores with intervals.")
+    groups = len({entry.passport for entry in board.leaderboard})
+    apart = " Lines are between rows that cannot be compared." if groups > 1 else ""
+    yield Drawing("leaderboard", f"Overall scores with intervals.{apart}")
     yield Drawing("types_by_run", "Scores by instruction type, run by run.")
     if any(entry.agreement for entry in board.leaderboard):
         yield Heading("Agreement with people")

@@ -168,7 +168,8 @@ def _build_leaderboard_figures(board: Leaderboard) -> dict[str, Draw]:
     titles = {name: title for report in board.reports for name, title in report.titles.items()}
     draw_by_name: dict[str, Draw] = {
         "leaderboard": lambda: figures.leaderboard(
-            {entry.run: entry.overall for entry in board.leaderboard} | _find_reference(board.rankings)
+            {entry.run: entry.overall for entry in board.leaderboard} | _find_reference(board.rankings),
+            {entry.run: entry.passport for entry in board.leaderboard},
         )
     }
     parts = {

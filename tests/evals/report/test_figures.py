@@ -236,6 +236,11 @@ def test_the_leaderboard_has_the_best_on_top() -> None:
     entries = {"low": Estimate(value=20, n=3), "high": Estimate(value=70, n=3), "none": missing_estimate("nothing")}
     axes = figures.leaderboard(entries).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["high", "low", "none"]
+    apart = figures.leaderboard(entries, {"low": "oracle", "high": "tools"}).axes[0]
+    assert [label.get_text() for label in apart.get_yticklabels()] == ["low", "high", "none"]
+    assert [
+        line.get_ydata()[0] for line in apart.lines if len(set(line.get_ydata())) == 1 and line.get_marker() == "None"
+    ] == [1.5, 0.5]
 
 
 @pytest.mark.long

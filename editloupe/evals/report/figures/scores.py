@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -238,9 +239,19 @@ def _format_p(value: float | None) -> str:
     return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
-def leaderboard(entries: Mapping[str, Estimate]) -> Figure:
-    """Draw overall scores with intervals, the best on top."""
-    ordered = sorted(entries.items(), key=lambda entry: -(entry[1].value if entry[1].value is not None else -1))
+def leaderboard(entries: Mapping[str, Estimate], groups: Mapping[str, str] | None = None) -> Figure:
+    """Draw overall scores with intervals, the best on top; entries of different groups are apart, with a line between.
+
+    Args:
+        entries: Scores by name.
+        groups: The group of a name, if not all can be compared. A name without one comes last.
+    """
+    places = {group: place for place, group in enumerate(dict.fromkeys((groups or {}).values()))}
+    place_of = {name: places.get((groups or {}).get(name, ""), len(places)) for name in entries}
+    ordered = sorted(
+        entries.items(),
+        key=lambda entry: (place_of[entry[0]], -(entry[1].value if entry[1].value is not None else -1)),
+    )
     with use_style():
         figure, (axes,) = new_figure(0.8 + 0.36 * len(ordered))
         _draw_dots(axes, [name for name, _ in ordered], {"overall": [value for _, value in ordered]})
@@ -255,6 +266,9 @@ def leaderboard(entries: Mapping[str, Estimate]) -> Figure:
                     ha="center",
                     fontsize=8,
                 )
+        for row, ((above, _), (below, _)) in enumerate(pairwise(ordered)):
+            if place_of[above] != place_of[below]:
+                axes.axhline(len(ordered) - 1.5 - row, color=MUTED, linewidth=0.8)
         axes.set_xlabel("overall score, 0 to 100")
         axes.set_xlim(-2, 102)
     return figure
