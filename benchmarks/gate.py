@@ -92,11 +92,15 @@ class Prefix:
         se = np.maximum(own, np.sqrt(floor))
         with np.errstate(invalid="ignore", divide="ignore"):
             pooled = variances.sum(0) ** 2 / (variances**2 / np.array(self.freedoms)[:, None]).sum(0)
-            freedom = np.fmin(np.fmin(self.freedom, pooled), np.maximum(1, changed - 1))
+            freedom = np.fmin(self.freedom, pooled)
             whole = (moves**3).sum(1) / np.where(own > 0, own, 1) ** 3
-            skews = (skewness(moves, self.count), whole, np.zeros(len(value)))
+            kinds = (
+                (skewness(moves, self.count), freedom),
+                (whole, freedom),
+                (np.zeros(len(value)), np.fmin(freedom, np.maximum(1, changed - 1))),
+            )
             low, high = (
-                np.stack([skewed_interval(value, se, freedom, skew, 1 - 2 * error)[end] for skew in skews])
+                np.stack([skewed_interval(value, se, few, skew, 1 - 2 * error)[end] for skew, few in kinds])
                 for end, error in enumerate(errors)
             )
         low, high = low.min(0).clip(LIMITS[0]), high.max(0).clip(max=LIMITS[1])

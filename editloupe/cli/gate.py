@@ -166,7 +166,7 @@ def gate(
                 f"stopped; nothing is lost. Continue with the same command: {format_command('editloupe', *sys.argv[1:])}"
             )
             return INTERRUPTED
-    _write(result, kinds, outputs)
+    _write(result, kinds, outputs, test.allow_unsure)
     return 0 if test.allow_unsure and result.verdict == "cannot_tell" else CODES[result.verdict]
 
 
@@ -211,7 +211,7 @@ def _print_power(
     return 0
 
 
-def _write(result: GateResult, kinds: list[str], outputs: GateOutputs) -> None:
+def _write(result: GateResult, kinds: list[str], outputs: GateOutputs, allow_unsure: bool) -> None:
     """Write the answer in every format that was asked for, and the pictures."""
     from editloupe.evals.gate.blocks import as_junit, as_step_summary, gate_blocks
     from editloupe.evals.gate.pictures import save_pictures
@@ -222,7 +222,7 @@ def _write(result: GateResult, kinds: list[str], outputs: GateOutputs) -> None:
         if kind == "json":
             text = for_json(result.model_dump(mode="json"), 2) + "\n"
         elif kind == "junit":
-            text = as_junit(result)
+            text = as_junit(result, allow_unsure)
         elif kind == "md":
             text = as_step_summary(result, links)
         else:

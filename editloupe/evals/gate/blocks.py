@@ -136,13 +136,18 @@ def _describe_cases(result: GateResult) -> Iterator[str]:
     yield from result.notes
 
 
-def as_junit(result: GateResult) -> str:
+def as_junit(result: GateResult, allow_unsure: bool = False) -> str:
     """Return the answer as JUnit XML with one test case per score and per broken output.
 
-    A score that cannot be decided is an error, a proven loss or a broken output a failure.
+    A proven loss or a broken output is a failure. A score that cannot be decided is an error.
+
+    Args:
+        result: The answer.
+        allow_unsure: Whether a score that cannot be decided is skipped instead.
     """
     cases = [
-        _build_case(_title(name, result.titles), *_judge_test(test, result)) for name, test in result.tests.items()
+        _build_case(_title(name, result.titles), *_judge_test(test, result, allow_unsure))
+        for name, test in result.tests.items()
     ]
     cases += [
         _build_case(f"output of {edit.edit_id}", "failure", f"{edit.reason}: {edit.instruction}")
@@ -158,14 +163,16 @@ def as_junit(result: GateResult) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
 
 
-def _judge_test(test: GateTest, result: GateResult) -> tuple[str | None, str]:
+def _judge_test(test: GateTest, result: GateResult, allow_unsure: bool) -> tuple[str | None, str]:
     bounds = (
         f"{test.difference:+.2f}, bounds {test.low:+.2f} and {test.high:+.2f}, {number_of(test.edits, 'edit')}, margin "
         f"{result.drop:g}"
         if test.difference is not None and test.low is not None and test.high is not None
         else test.why or "no bounds"
     )
-    return {"passed": None, "failed": "failure", "cannot_tell": "error"}[test.verdict], bounds
+    return {"passed": None, "failed": "failure", "cannot_tell": "skipped" if allow_unsure else "error"}[
+        test.verdict
+    ], bounds
 
 
 def _build_case(name: str, state: str | None, text: str) -> ElementTree.Element:
@@ -181,7 +188,7 @@ def _build_case(name: str, state: str | None, text: str) -> ElementTree.Element:
 def _count_states(cases: Sequence[ElementTree.Element]) -> dict[str, str]:
     return {
         attribute: str(sum(case.find(tag) is not None for case in cases))
-        for attribute, tag in (("failures", "failure"), ("errors", "error"))
+        for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
     }
 
 

@@ -178,8 +178,8 @@ def find_bounds(
 ) -> tuple[float | None, float | None]:
     """Return the lower and the upper one-sided bound of a difference; None if there is none.
 
-    Each is the widest of the bounds without, with a part and with all of the skewness of the differences. Source pictures without
-    a difference do not say how far differences vary, so the degrees of freedom are at most those of the others.
+    Each is the widest of three: corrected for a part and for all of the skewness of the differences, and without that correction
+    but with fewer degrees of freedom, because source pictures without a difference do not say how far differences vary.
 
     Args:
         value: The difference.
@@ -189,15 +189,11 @@ def find_bounds(
         above: The error of the upper bound.
         changed: Number of source pictures with a difference.
     """
-    moves, se = spread.moves, spread.se
-    skews = (0.0, spread.skew, float((moves**3).sum()) / se**3 if se else 0.0)
-    freedom = min(spread.freedom, max(1.0, changed - 1.0))
+    whole = float((spread.moves**3).sum()) / spread.se**3 if spread.se else 0.0
+    few = min(spread.freedom, max(1.0, changed - 1.0))
+    spreads = (spread, replace(spread, skew=whole), replace(spread, skew=0.0, freedom=few))
     ends = [
-        [
-            build_estimate(value, n, replace(spread, skew=skew, freedom=freedom), 1 - 2 * error, limits=LIMITS)
-            for skew in skews
-        ]
-        for error in (below, above)
+        [build_estimate(value, n, each, 1 - 2 * error, limits=LIMITS) for each in spreads] for error in (below, above)
     ]
     lows = [estimate.low for estimate in ends[0] if estimate.low is not None]
     highs = [estimate.high for estimate in ends[1] if estimate.high is not None]
@@ -275,17 +271,18 @@ def estimate_power(
     side = grid.side(ScoreMatrix(table, table.rows), np.arange(len(table.rows)))
     zero = np.where(np.isfinite(side), 0.0, np.nan)
     change = compute_differences(grid, {"a": side, "b": zero}, [("a", "b")], 1 - 2 * level, True)["a", "b"][names[0]]
-    if change.spread is None or change.spread.why is not None or not change.spread.se:
+    value, spread = change.difference.value, change.spread
+    if value is None or spread is None or spread.why is not None or not spread.varies(value):
         why = change.difference.why or "the scores of the baseline do not vary"
         raise UserError(f"the power against {table.name} cannot be estimated: {why}")
     count = change.difference.n
     wanted = edits or count
-    spread = replace(change.spread, moves=change.spread.moves * math.sqrt(2 * count / wanted))
+    se = spread.se * math.sqrt(2 * count / wanted)
     assumed = (
         "This takes the outputs of the two models as independent; they spread less if the models are similar, "
         "and then smaller losses are found."
     )
-    return _compute_power(spread.se, spread.freedom, wanted, drop, level, count_tests(names, grid), assumed)
+    return _compute_power(se, spread.freedom, wanted, drop, level, count_tests(names, grid), assumed)
 
 
 def _assume_power(drop: float, criteria: Sequence[str], level: float, edits: int | None) -> GatePower:

@@ -79,9 +79,11 @@ def _save(picture: Image.Image, path: Path) -> None:
 def _draw_sheet(result: GateResult, rows: Sequence[tuple[LostEdit, Sequence[Image.Image | None]]]) -> Image.Image:
     """Draw a row per edit: source, baseline and new, the last two with frames around what differs between them."""
     font = ImageFont.load_default(_TEXT)
-    height = SIDE + 3 * _LINE + _MARGIN
+    heights = [
+        max((each.height for each in pictures if each), default=0) + 3 * _LINE + 2 * _MARGIN for _, pictures in rows
+    ]
     width = 3 * SIDE + 4 * _MARGIN
-    sheet = Image.new("RGB", (width, 2 * _LINE + _MARGIN + len(rows) * height), "white")
+    sheet = Image.new("RGB", (width, 2 * _LINE + _MARGIN + sum(heights)), "white")
     draw = ImageDraw.Draw(sheet)
 
     def write(x: int, y: int, text: str) -> None:
@@ -93,7 +95,7 @@ def _draw_sheet(result: GateResult, rows: Sequence[tuple[LostEdit, Sequence[Imag
         f"{result.new} against {result.baseline}: largest losses. Frames: where the two outputs differ.",
     )
     for row, (edit, (source, baseline, new)) in enumerate(rows):
-        top = 2 * _LINE + _MARGIN + row * height
+        top = 2 * _LINE + _MARGIN + sum(heights[:row])
         write(_MARGIN, top, f"{edit.edit_id}: {edit.difference:+.1f} points")
         write(_MARGIN, top + _LINE, edit.instruction)
         boxes = _find_changes(baseline, new) if baseline and new else []
@@ -104,8 +106,9 @@ def _draw_sheet(result: GateResult, rows: Sequence[tuple[LostEdit, Sequence[Imag
             write(left, below, name if picture else f"{name}: not at hand")
             if picture:
                 framed = picture.copy()
-                for box in frames:
-                    ImageDraw.Draw(framed).rectangle(box, outline=_FRAME, width=2)
+                for x1, y1, x2, y2 in frames:
+                    ImageDraw.Draw(framed).rectangle((x1 - 2, y1 - 2, x2 + 2, y2 + 2), outline="white", width=6)
+                    ImageDraw.Draw(framed).rectangle((x1, y1, x2, y2), outline=_FRAME, width=2)
                 sheet.paste(framed, (left, below + _LINE))
     return sheet
 

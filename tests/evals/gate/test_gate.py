@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.evals.gate.broken_outputs import compare_outputs, find_defect
+from editloupe.evals.gate.broken_outputs import compare_outputs, find_defect, measure_outside_change
 from editloupe.evals.gate.decisions import estimate_power
 from editloupe.evals.gate.gate import run_gate
 from editloupe.evals.stats.intervals import t_quantile
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.types import UserError
+from editloupe.types import Box, UserError
+from tests.drawn_pictures import textured
 from tests.evals.model_runs import Scores, model_run
 from tests.evals.sample_runs import IF, VC
 
@@ -118,6 +119,25 @@ def test_an_output_is_broken_only_if_the_baseline_is_not_broken_alike() -> None:
     assert compare_outputs(None, picture) is None
 
 
+def test_a_picture_that_changed_everywhere_outside_the_targets_is_broken() -> None:
+    source = smooth().astype(np.uint8)
+    target = [Box(x1=10, y1=10, x2=30, y2=30)]
+    good = source.copy()
+    good[10:30, 10:30] = (200, 30, 30)
+    other = np.ascontiguousarray(source[:, ::-1] // 2 + 120)
+    assert (measure_outside_change(source, good, target) or 0) < 0.05
+    assert (measure_outside_change(source, other, target) or 0) > 0.6
+    whole = [Box(x1=0, y1=0, x2=64, y2=64)]
+    assert measure_outside_change(source, other, whole) is None, "nothing is outside"
+
+
+def test_noise_of_a_latent_picture_and_one_colour_are_defects() -> None:
+    cells = np.random.default_rng(0).integers(0, 255, (16, 16, 3)).repeat(8, 0).repeat(8, 1).astype(np.uint8)
+    assert find_defect(cells) == "noise"
+    assert find_defect(np.full((64, 64, 3), 128, np.uint8)) == "one colour"
+    assert find_defect(textured(256, 192, seed=1)) is None
+
+
 def test_all_outputs_broken_is_a_failure(tmp_path: Path) -> None:
     old = model_run(tmp_path / "old", {"old": [(4, 4)] * 6})
     for number in range(6):
@@ -145,6 +165,15 @@ def test_more_edits_find_smaller_losses(tmp_path: Path) -> None:
     assert few.loss > many.loss
     assert few.unchanged_passes < many.unchanged_passes
     assert few.loss / many.loss == pytest.approx(10, rel=0.1), "losses shrink with the root of the number of edits"
+
+
+def test_the_power_is_not_taken_from_scores_that_do_not_vary(tmp_path: Path) -> None:
+    _, old = two_models(tmp_path, [(4, 4)] * 5, [(4, 4)] * 20)
+    with pytest.raises(UserError, match="the scores of the baseline do not vary"):
+        estimate_power(read_run_table(old), 2)
+    assert "standard deviation of 30 points" in estimate_power(None, 2, edits=60).sentence
+    with pytest.raises(UserError, match="name a number of edits"):
+        estimate_power(None, 2)
 
 
 @pytest.mark.parametrize(
