@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from editloupe.agent.providers.langchain import CHAT_MODEL, is_known, list_langchain_providers
 from editloupe.agent.providers.provider import RULES_PROFILE, Profile, Provider
 from editloupe.agent.providers.registry import BROKEN, PROVIDERS, find_provider
-from editloupe.agent.spec_names import RULES
+from editloupe.agent.spec_names import CASCADE, PANEL, RULES
 from editloupe.types import UserError
 
 
@@ -40,13 +40,18 @@ def split_spec(spec: str) -> tuple[str, str]:
 def _suggest(spec: str) -> str:
     """Return a question with the spec that was probably meant; empty if none is near.
 
-    >>> _suggest("opnai:gpt-5.1"), _suggest("openai/gpt-5.1"), _suggest("rule")
-    ('did you mean openai:gpt-5.1? ', 'did you mean openai:gpt-5.1? ', 'did you mean rules? ')
+    >>> _suggest("opnai:gpt-5.1"), _suggest("openai/gpt-5.1"), _suggest("panle:a,b")
+    ('did you mean openai:gpt-5.1? ', 'did you mean openai:gpt-5.1? ', 'did you mean panel:a,b? ')
+    >>> _suggest("rule"), _suggest("gpt-5.1")
+    ('did you mean rules? ', 'did you mean openai:gpt-5.1? ')
     """
     name, _, model = spec.partition(":" if ":" in spec else "/")
-    names = [*(provider.name for provider in PROVIDERS), *list_langchain_providers()]
-    near = get_close_matches(name.lower(), names if model else [RULES], 1, 0.7)
-    return f"did you mean {near[0]}{f':{model}' if model else ''}? " if near else ""
+    names = [*(provider.name for provider in PROVIDERS), PANEL[:-1], CASCADE[:-1], *list_langchain_providers()]
+    if near := get_close_matches(name.lower(), names if model else [RULES], 1, 0.7):
+        return f"did you mean {near[0]}{f':{model}' if model else ''}? "
+    patterns = ((own.name, profile.pattern) for own in PROVIDERS for profile in own.profiles if profile.pattern)
+    owner = next((own for own, pattern in patterns if re.match(pattern, spec, re.IGNORECASE)), None)
+    return f"did you mean {owner}:{spec}? " if owner and ":" not in spec else ""
 
 
 def find_profile(provider: str, name: str) -> Profile:

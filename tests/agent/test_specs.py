@@ -76,7 +76,10 @@ def test_bytes_that_are_not_text_are_not_part_of_a_spec(spec: str) -> None:
         ("opnai:gpt-5.1", "did you mean openai:gpt-5.1?"),
         ("openai/gpt-5.1", "did you mean openai:gpt-5.1?"),
         ("rulse", "did you mean rules?"),
-        ("gpt-5.1", '"gpt-5.1" is not a judge; write openai:NAME'),
+        ("panle:openai:a,openai:b", "did you mean panel:openai:a,openai:b?"),
+        ("gpt-5.1", "did you mean openai:gpt-5.1?"),
+        ("claude-opus-5", "did you mean anthropic:claude-opus-5?"),
+        ("parrot", '"parrot" is not a judge; write openai:NAME'),
     ],
 )
 def test_a_misspelt_spec_is_answered_with_the_nearest_one(spec: str, sentence: str) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, format_error
@@ -39,7 +41,19 @@ def _structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, A
 
 
 async def _close_nothing() -> None:
-    """Leave the connections open: the object belongs to the program, or closes them by itself."""
+    """Leave the connections open: the object belongs to the program."""
+
+
+async def _close_clients(model: BaseChatModel) -> None:
+    """Close the HTTP clients in a chat model's attributes."""
+    private = getattr(model, "__pydantic_private__", None) or {}
+    for value in {**vars(model), **private}.values():
+        close = getattr(value, "aclose", None) or getattr(value, "close", None)
+        if callable(close):
+            with suppress(Exception):  # a client that was never used, or is closed already
+                done = close()
+                if isawaitable(done):
+                    await done
 
 
 def _refuse_name(opening: Opening) -> Client:
@@ -216,6 +230,13 @@ def _init_model(name: str, opening: Opening) -> Client:
     if refused := sorted(wanted.keys() - taken):
         raise UserError(f"{name}:{opening.model} is opened by LangChain's {kind}, which has no {', '.join(refused)}")
     passed = {key: value for key, value in usual.items() if key in taken} | wanted
+    close = None
+    if "http_async_client" in fields:
+        # Without a client of their own, models of one address share one, which must not be closed.
+        from httpx import AsyncClient, Limits
+
+        own = AsyncClient(timeout=opening.timeout, limits=Limits(max_connections=None))
+        passed["http_async_client"], close = own, own.aclose
     model = init_chat_model(opening.model, model_provider=name, **passed)
     remember_model_secrets(model)
     note = (
@@ -223,4 +244,4 @@ def _init_model(name: str, opening: Opening) -> Client:
         "refusals and parameters it does not accept are handled by that package, and tools are called by the text protocol "
         "unless tool_calls=native is set"
     )
-    return Client(model, _close_nothing, attaches=False, notes=(note,))
+    return Client(model, close or partial(_close_clients, model), attaches=False, notes=(note,))

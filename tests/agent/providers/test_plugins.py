@@ -64,7 +64,6 @@ def edit(tmp_path: Path) -> Edit:
     return Edit(source=before, edited=after, instruction="Paint it red")
 
 
-@pytest.mark.long  # LangChain's client keeps its connection until it is collected, which development mode takes for a leak
 def test_a_provider_that_only_langchain_knows_is_asked_with_a_note(
     scripted: StartServer, edit: Edit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
