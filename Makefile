@@ -44,13 +44,18 @@ strict: $(VENV)/.full
 		-m 'not ($(LEFT_OUT))' $(STRICT)
 
 # The long forms of the tests and those that need a real server: an hour or two. LiteLLM's proxy wants an older openai package,
-# Inspect an older fsspec and dateutil.
+# Inspect an older fsspec and dateutil. lmms-eval names 40 packages for its models; these are the ones it imports without them.
 slow: lint browser resolve lowest pythons audit wheel
 	$(PIP) install -e '.[servers]'
 	$(PYTHON) -m venv $(VENV)-litellm
 	$(VENV)-litellm/bin/python -m pip --disable-pip-version-check -q install 'litellm[proxy]'
 	$(PYTHON) -m venv $(VENV)-inspect
 	$(VENV)-inspect/bin/python -m pip --disable-pip-version-check -q install 'inspect_ai>=0.3.285,<0.4'
+	$(PYTHON) -m venv $(VENV)-lmms-eval
+	$(VENV)-lmms-eval/bin/python -m pip --disable-pip-version-check -q install torch==2.13.0
+	$(VENV)-lmms-eval/bin/python -m pip --disable-pip-version-check -q install --no-deps 'lmms-eval>=0.7.3,<0.8'
+	$(VENV)-lmms-eval/bin/python -m pip --disable-pip-version-check -q install -e . accelerate datasets dill evaluate hf_transfer \
+		jsonlines loguru nltk pandas pytablewriter python-dotenv pytz sacrebleu sqlitedict sympy tqdm-multiprocess transformers wandb
 	$(BIN)/python -X faulthandler -m pytest -m slow -o faulthandler_timeout=3600
 	$(MAKE) --no-print-directory strict LEFT_OUT='slow or ray or models' \
 		STRICT='tests/agent tests/graphs tests/evals tests/judge/test_judge.py tests/judge/test_closing.py'

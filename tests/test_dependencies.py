@@ -22,7 +22,7 @@ LAYERS = (
     ("judge",),
     ("evals", "generators"),
     ("making",),
-    ("servers", "integrations", "cli", "demo", "__main__"),
+    ("servers", "integrations", "lmms_eval", "cli", "demo", "__main__"),
 )
 """The parts of the package, lowest first. A part may import from its own layer and from those below."""
 APART = {"rubrics", "tools"}

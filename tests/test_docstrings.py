@@ -10,8 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 OPTIONAL = {
+    "datasets",
     "fastapi",
     "jinja2",
+    "lmms_eval",
     "ncnn",
     "onnxruntime",
     "pyarrow",

@@ -291,6 +291,23 @@ def load_benchmark(
     return load_outputs(data, results, layout, languages=languages, models=(model,) if model else ()).edits()
 
 
+def load_cases(data: str | Path, layout: str, outputs: Path) -> Iterator[Edit]:
+    """Yield the edits of a benchmark whose outputs are still to be made. `edited` is a path in `outputs` without a file.
+
+    Args:
+        data: The benchmark's folder or manifest.
+        layout: The paper whose layout it has.
+        outputs: An empty folder.
+
+    Raises:
+        UserError: The benchmark cannot be read.
+    """
+    check_layout(layout, with_results=True)
+    notes: dict[str, None] = {}
+    read, _, _ = _reading(Path(data), layout, find_paper(layout), LANGUAGES, False, None, notes.setdefault, {})
+    return read(outputs, "")
+
+
 def load_outputs(
     data: str | Path,
     results: Results,
