@@ -9,7 +9,7 @@ from statistics import fmean
 from editloupe._util.text import number_of
 from editloupe.rubrics import editcompass as compass
 from editloupe.rubrics.case_pictures import build_cases
-from editloupe.rubrics.editcompass.published import build_asked_rules
+from editloupe.rubrics.editcompass.paper import build_asked_rules
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.pairs import PairRules, is_right
 from editloupe.rubrics.paper import Paper

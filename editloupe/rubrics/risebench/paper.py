@@ -1,4 +1,4 @@
-"""The reader of RISEBench and the layouts of its tables.
+"""The reader of RISEBench, the layouts of its tables, and the numbers of its public script `gpt_eval.py`.
 
 The benchmark is a JSON list with pictures next to it or in `data/`, a model's results are in `images/<category>/<index>.png`.
 The tables have accuracy and score by category, the three dimensions, and subtasks.
@@ -7,12 +7,13 @@ The tables have accuracy and score by category, the three dimensions, and subtas
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from editloupe._util.text import shorten
+from editloupe._util.text import number_of, shorten, verb
 from editloupe.rubrics.paper import (
     Benchmark,
     Paper,
@@ -22,7 +23,9 @@ from editloupe.rubrics.paper import (
     read_json_list,
     sole_picture_in,
 )
+from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawAnswer, RawEdit, Rule
 from editloupe.rubrics.risebench import (
+    BEST,
     CATEGORIES,
     CONSISTENCY,
     CONSISTENCY_FREE,
@@ -36,11 +39,265 @@ from editloupe.rubrics.risebench import (
     WITHOUT_INSTRUCTION,
     count_right,
     find_category,
+    is_asked,
     score_five,
+    to_five,
+    to_percent,
+    weigh,
 )
-from editloupe.rubrics.risebench.published import PUBLISHED
-from editloupe.rubrics.tables import TOTAL, Column, Layout, Mean
+from editloupe.rubrics.tables import TOTAL, Cell, Column, Layout, Mean
 from editloupe.types import Edit, UserError
+
+COUNTED, FREE, READING, UNREADABLE, MISSING = (
+    f"rise.{name}"
+    for name in ("consistency", "accuracy_of_consistency_free", "reading", "unreadable", "missing_output")
+)
+TITLE = "RISEBench by the rules of its public script"
+RULES = (
+    Rule(
+        COUNTED,
+        published="left_out_everywhere",
+        text="counted",
+        values={
+            "counted": "Consistency counts in the score of every case but consistency-free ones.",
+            "left_out_everywhere": "As soon as one case has the field consistency_free, consistency is left out of the score of "
+            "every temporal, causal and spatial case without that field; accuracies count it.",
+        },
+    ),
+    Rule(
+        FREE,
+        published="two_suffice",
+        text="two_suffice",
+        values={
+            "two_suffice": "A consistency-free case is right if reasoning and plausibility are 5.",
+            "never_right": "A consistency-free case is never right, as in Bagel's copy of the script.",
+        },
+    ),
+    Rule(
+        READING,
+        published="final_score",
+        text="labelled",
+        values={
+            "labelled": "A score counts if it is in the reply under its key, as a whole number of the scale.",
+            "final_score": "In a reply without a score under its key, the numbers after the words Final Score are read; one that "
+            "is not on the scale counts as it is, and a logical 2 counts as 1.",
+        },
+    ),
+    Rule(
+        UNREADABLE,
+        published="wrong",
+        text="left_out",
+        values={
+            "left_out": "A case with an unjudged criterion has neither score nor accuracy; its other criteria count.",
+            "wrong": "A case with an unjudged criterion counts as not right; its score and its other criteria are left out.",
+        },
+    ),
+    Rule(
+        MISSING,
+        published="stop",
+        text="left_out",
+        values={
+            "left_out": "A case without an output is left out.",
+            "stop": "If an output is missing, the script stops and prints nothing for the model.",
+        },
+    ),
+)
+PREFIXES = {"temporal_reasoning": "Temp", "causal_reasoning": "Causal", "spatial_reasoning": "Spa", LOGICAL: "Logic"}
+DIMENSIONS = {"Reasoning": REASONING, "Consistency": CONSISTENCY, "Quality": PLAUSIBILITY}
+OVERALL = {
+    "Overall_Reasoning": REASONING,
+    "Overall_ApprConsistency": CONSISTENCY,
+    "Overall_VisualPlausibility_total": PLAUSIBILITY,
+}
+"""Rows of the script's table, and the criteria whose means they are."""
+
+
+class _Stopped(Exception):
+    """The script stops; the message says why."""
+
+
+class _Case:
+    """One edit in one repeat as the rules have it: its criteria from 1 to 5, its score, and whether it is right."""
+
+    def __init__(self, edit: RawEdit, has_column: bool, choices: Choices) -> None:
+        self.category = find_category(edit.edit)
+        self.subtask = edit.edit.extra.get(SUBTASK)
+        self.from_text = 0
+        asked = [name for name in (CONSISTENCY, REASONING, PLAUSIBILITY) if is_asked(edit.edit, name)]
+        final_score = choices[READING] == "final_score"
+        read = {name: self._read(edit.answers.get(name), final_score) for name in asked}
+        self.complete = all(read.values())
+        self.concerned = has_column and self.category != LOGICAL and CONSISTENCY_FREE not in edit.edit.extra
+        self.free = not is_asked(edit.edit, CONSISTENCY)
+        if self.complete or choices[UNREADABLE] == "left_out":
+            self.scores = self._place(asked, read)
+        else:
+            self.scores = {}
+        counted = not self.free and not (self.concerned and choices[COUNTED] == "left_out_everywhere")
+        self.score = weigh(self.category, self.scores, counted) if self.complete else None
+        needed = asked if choices[FREE] == "two_suffice" or not self.free else [CONSISTENCY, *asked]
+        self.right: float | None = float(all(self.scores.get(name) == BEST for name in needed))
+        if not self.complete and choices[UNREADABLE] == "left_out":
+            self.right = None
+
+    def _read(self, answer: RawAnswer | None, final_score: bool) -> list[float]:
+        """Return the numbers of an answer, 1 to 5 for a verdict and as they are in a reply; empty if it has none."""
+        if answer is None:
+            return []
+        if answer.status == "judged" and answer.score_100 is not None:
+            five = to_five(answer.score_100)
+            return [(five - 1) / 4 if self.category == LOGICAL else five]
+        numbers = read_final_score(answer.raw)
+        self.from_text += bool(numbers)
+        return numbers if final_score else []
+
+    def _place(self, asked: Sequence[str], read: Mapping[str, list[float]]) -> dict[str, float]:
+        """Return the scores by criterion; raise _Stopped if replies have more numbers than there are questions."""
+        if all(len(numbers) <= 1 for numbers in read.values()):
+            scores = {name: read[name][0] for name in asked if read[name]}
+            return {name: _widen(value) for name, value in scores.items()} if self.category == LOGICAL else scores
+        row = [None] if self.free else []
+        listed: list[float | None] = [*row, *(number for name in asked for number in read[name])]
+        if len(listed) == 2:
+            return {
+                name: _widen(value)
+                for name, value in zip((CONSISTENCY, REASONING), listed, strict=True)
+                if value is not None
+            }
+        if len(listed) != 3:
+            raise _Stopped("a reply has two numbers after Final Score, and the script stops with a ValueError")
+        return {
+            name: value
+            for name, value in zip((CONSISTENCY, REASONING, PLAUSIBILITY), listed, strict=True)
+            if value is not None
+        }
+
+
+def _widen(value: float) -> float:
+    """Return the 0 or 1 of a logical case as 1 or 5; larger numbers count as 1."""
+    return 4 * min(value, 1) + 1
+
+
+def read_final_score(text: str) -> list[float]:
+    """Return the numbers that the script reads from a reply: those after the first "Final Score" that has any.
+
+    >>> read_final_score("Format: Final Score: X. **Final Score:** 4, 5"), read_final_score("Score: 4")
+    ([4.0, 5.0], [])
+    """
+    for words in ("Final Score", "Final Scores"):
+        for found in re.findall(rf"{words}\*?\*?:?\s*([\d*\s,]*)", text, re.IGNORECASE):
+            if numbers := re.findall(r"\d+", found):
+                return [float(number) for number in numbers]
+    return []
+
+
+def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]:
+    """Yield the script's table: score from 1 to 5, percent and accuracy of every category, dimension and subtask."""
+    known = {model: [edit for edit in edits if _has_category(edit.edit)] for model, edits in models.items()}
+    has_column = any(CONSISTENCY_FREE in edit.edit.extra for edits in known.values() for edit in edits)
+    columns = _list_columns()
+    rows: dict[str, Sequence[Cell]] = {}
+    lost, counts = [], dict[str, dict[str, int]]()
+    for model, edits in known.items():
+        cases: list[_Case] = []
+        missing = sum(edit.missing for edit in edits)
+        try:
+            if missing and choices[MISSING] == "stop":
+                raise _Stopped(
+                    f"{number_of(missing, 'output')} {verb(missing, 'is', 'are')} missing, and the script stops"
+                )
+            cases = [_Case(edit, has_column, choices) for edit in edits if not edit.missing]
+            rows[model] = [compute(cases) for compute in columns.values()]
+        except _Stopped as error:
+            lost.append(f"{model}: {error}.")
+            rows[model] = [None] * len(columns)
+        counts[model] = {
+            COUNTED: sum(case.concerned for case in cases),
+            FREE: sum(case.free for case in cases),
+            READING: sum(case.from_text for case in cases),
+            UNREADABLE: sum(not case.complete for case in cases),
+            MISSING: missing,
+        }
+        if any(case.subtask is None for case in cases):
+            lost.append(f"{model}: cases without a subtask; the script stops at a file without that field.")
+    yield PublishedTable(TITLE, tuple(columns), rows, _list_concerned(counts), tuple(lost))
+
+
+def _list_concerned(counts: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    names = {READING: "answer"}
+    concerned = {}
+    for rule in RULES:
+        each = {model: own[rule.name] for model, own in counts.items() if own[rule.name]}
+        if each:
+            noun = names.get(rule.name, "case")
+            concerned[rule.name] = ", ".join(f"{number_of(count, noun)} of {model}" for model, count in each.items())
+    return concerned
+
+
+_Compute = Callable[[Sequence[_Case]], float | None]
+
+
+def _list_columns() -> dict[str, _Compute]:
+    """Return the function of every column, by its title: the script's row, then score, percent or accuracy."""
+    rows: dict[str, tuple[Callable[[_Case], bool], str | None]] = {"Overall": (lambda case: True, None)}
+    rows |= {title: (_in_category(name), None) for name, title in CATEGORIES.items()}
+    rows |= {title: (lambda case: True, criterion) for title, criterion in OVERALL.items()}
+    for name, title in CATEGORIES.items():
+        for dimension, criterion in DIMENSIONS.items():
+            if (name, criterion) != (LOGICAL, PLAUSIBILITY):
+                rows[f"{title}_{dimension}"] = (_in_category(name), criterion)
+    for name, subtasks in SUBTASKS.items():
+        rows |= {f"{PREFIXES[name]}-{subtask}": (_in_subtask(subtask), None) for subtask in subtasks}
+    columns: dict[str, _Compute] = {}
+    for title, (keep, measured) in rows.items():
+        columns[f"{title} score"] = _average(keep, measured)
+        columns[f"{title} percent"] = _average(keep, measured, percent=True)
+        if measured is None:
+            columns[f"{title} accuracy"] = _average_right(keep)
+    return columns
+
+
+def _in_category(name: str) -> Callable[[_Case], bool]:
+    return lambda case: case.category == name
+
+
+def _in_subtask(name: str) -> Callable[[_Case], bool]:
+    return lambda case: case.subtask == name
+
+
+def _average(keep: Callable[[_Case], bool], criterion: str | None, percent: bool = False) -> _Compute:
+    def compute(cases: Sequence[_Case]) -> float | None:
+        """Return the mean of the kept cases' scores, or of those on a criterion."""
+        values = [case.score if criterion is None else case.scores.get(criterion) for case in cases if keep(case)]
+        mean = _mean(values)
+        return to_percent(mean) if percent and mean is not None else mean
+
+    return compute
+
+
+def _average_right(keep: Callable[[_Case], bool]) -> _Compute:
+    return lambda cases: _mean(case.right for case in cases if keep(case))
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _has_category(edit: Edit) -> bool:
+    try:
+        return bool(find_category(edit))
+    except UserError:
+        return False
+
+
+PUBLISHED = Published(
+    source="github.com/PhoenixZ810/RISEBench at 5f22651: gpt_eval.py and utils.py",
+    rules=RULES,
+    tables=compute_tables,
+    reads_checks=True,
+)
+
 
 FILES = ("datav2_total_w_subtask.json", "data_total.json")
 """Names of the list of cases."""

@@ -17,7 +17,7 @@ import pytest
 from editloupe.cli.main import run as command
 from editloupe.rubrics.published import RawAnswer, RawEdit
 from editloupe.rubrics.risebench import CATEGORIES, CONSISTENCY, LOGICAL, PLAUSIBILITY, REASONING, RISEBENCH, SUBTASKS
-from editloupe.rubrics.risebench.published import PUBLISHED, TITLE
+from editloupe.rubrics.risebench.paper import PUBLISHED, TITLE
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.conformance import (
