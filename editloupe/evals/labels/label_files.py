@@ -1,4 +1,4 @@
-"""Files of human labels: their columns, what their texts mean, and which of them count for a run."""
+"""Files of human labels, with their columns, the meaning of their texts, and which of them count for a run."""
 
 from __future__ import annotations
 

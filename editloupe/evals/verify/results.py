@@ -1,4 +1,4 @@
-"""Sum up checked claims: contradiction rates with intervals, counts by kind, and the verdicts to look at first."""
+"""Sum up checked claims as contradiction rates with intervals, counts by kind, and the verdicts to look at first."""
 
 from __future__ import annotations
 
