@@ -13,6 +13,8 @@ import pytest
 from playwright.sync_api import Page
 
 from editloupe.cli.main import run as command
+from editloupe.types import Box
+from tests.evals.preferences.samples import all_metrics, compass_run
 from tests.servers.studio.browser.conftest import NewPage
 from tests.servers.studio.conftest import Listen
 from tests.servers.studio.samples import long_trace, many_edits
@@ -70,6 +72,29 @@ def test_no_page_has_a_fault(axe: str, look: dict[str, Any], listen: Listen, new
             if fold.is_visible():
                 fold.click()
         found[place] = faults(page, axe)
+    assert {place: told for place, told in found.items() if told} == {}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_opens_over_a_trace_and_the_pages_of_pairs_have_no_fault(
+    axe: str, look: dict[str, Any], listen: Listen, new_page: NewPage, tmp_path: Path
+) -> None:
+    scores = {name: [all_metrics(score, 4, 4, 4)] for name, score in (("x", 5), ("y", 3))}
+    boxes = (Box(x1=40, y1=30, x2=60, y2=50),)
+    making = ["make", "pairs", str(compass_run(tmp_path / "judged", scores, boxes=boxes)), "--dimension", "IA"]
+    assert command([*making, "--out", str(tmp_path / "pairs.jsonl")]) == 0
+    page = new_page(listen(runs=(long_trace(tmp_path / "long"),), pairs=(tmp_path / "pairs.jsonl",)), **look)
+    found = {}
+    page.goto(f"/runs/run/trace?{EDIT}")
+    page.wait_for_load_state("networkidle")
+    for name, button in (("picture", ".shot"), ("raw exchange", "[data-raw]")):
+        page.locator(button).first.click()
+        page.wait_for_selector("dialog[open]")
+        found[name] = faults(page, axe)
+        page.keyboard.press("Escape")
+    page.goto("/pairs/1?annotator=Ana")
+    page.wait_for_load_state("networkidle")
+    found["pairs"] = faults(page, axe)
     assert {place: told for place, told in found.items() if told} == {}
 
 
