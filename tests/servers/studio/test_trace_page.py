@@ -267,6 +267,17 @@ def test_settings_and_prompts_of_two_verdicts_are_a_diff(
     assert re.search(r"<ins>.*?can look closer with tools", page)
 
 
+def test_the_overview_counts_the_time_of_tools_that_ran_and_what_they_found() -> None:
+    found = Observation(call_id="d", tool="localize_differences", text="", data={"regions": [{}, {}]}, seconds=1.5)
+    known = Observation(call_id="e", tool="read_text", text="", cached=True, data={"lines": []}, seconds=9.0)
+    failed = Observation(call_id="f", tool="detect_object", text="", failed=True)
+    calls = tuple(ToolCall(id=seen.call_id, name=seen.tool, parameters={}) for seen in (found, known, failed))
+    (view,) = build_steps(trace_of(Step(index=0, calls=calls, observations=(found, known, failed), seconds=0.5)), {})
+    assert view.seconds == 2.0
+    assert view.act == "localize_differences, read_text, detect_object"
+    assert view.found == "2 differences, 0 texts, failed"
+
+
 def test_prompts_that_are_equal_have_no_diff() -> None:
     trace = trace_of(Step(index=0, answer="x")).model_copy(update={"prompt": ("a", "b\nc")})
     assert diff_prompts(trace, trace) == []

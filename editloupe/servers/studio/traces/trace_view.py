@@ -120,6 +120,11 @@ class StepView:
         return ", ".join(names) or ("not usable" if self.step.problem else "thought")
 
     @property
+    def seconds(self) -> float:
+        """Seconds of the reply and of the tools it called."""
+        return self.step.seconds + sum(seen.seconds for seen in self.step.observations if not seen.cached)
+
+    @property
     def found(self) -> str:
         """What its tools found and returned, such as `1 difference, 2 pictures`."""
         parts = []
