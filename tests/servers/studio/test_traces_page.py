@@ -165,6 +165,12 @@ def test_what_a_manifest_says_is_shown_as_text(client: TestClient) -> None:
     assert "&lt;script&gt;alert(1)" in page
 
 
+def test_a_run_of_one_configuration_is_not_compared_with_itself(client: TestClient) -> None:
+    answer = client.get("/runs/run/differences")
+    assert answer.status_code == 404
+    assert "This run has one configuration; name another run to compare it with." in answer.text
+
+
 def test_every_cell_of_the_statistics_opens_its_edits(client: TestClient) -> None:
     part = client.get("/runs/run/traces/statistics").text
     assert "This is not an experiment" in part

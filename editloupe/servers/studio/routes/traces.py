@@ -107,6 +107,8 @@ def differing(
     for each, wanted in ((open_run, configuration), (second, other_configuration)):
         known = each.index.facts(wanted)
         sides.append((each, known.configuration if len(known.configurations) > 1 else "", known.configurations))
+    if second.key == open_run.key and len(sides[0][2]) < 2:
+        raise HTTPException(404, "This run has one configuration; name another run to compare it with.")
     if second.key == open_run.key and not other_configuration:
         further = [known["configuration"] for known in sides[1][2] if known["configuration"] != sides[0][1]]
         sides[1] = (second, *further[:1], sides[1][2]) if further else sides[1]
