@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe._util.files import atomic_text_file, write_bytes
-from editloupe._util.text import for_json, format_command
+from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import ASKING, Only, expand_options
 from editloupe.cli.output import choose_format, choose_width, deliver, tell
@@ -112,10 +112,6 @@ def verify(
                 progress.tick()
         except OverBudget as error:
             stopped = f"stopped: {error}. Continue with a higher cap, nothing is asked twice"
-        except KeyboardInterrupt:
-            again = format_command("editloupe", *sys.argv[1:])
-            tell(f"stopped; {tally.checked} verdicts are checked and stored. Continue with the same command: {again}")
-            return 130
         finally:
             progress.close()
         result = tally.result(run.resolve().name)

@@ -27,7 +27,7 @@ NEAR = 0.3
 """Regions within this share of a target's size belong to the target's own change."""
 INSIDE = 0.5
 """Share of a differing region that must be inside a box to contradict that the box is unchanged."""
-HARDLY, NEARLY_ALL = 0.05, 0.35
+HARDLY, NEARLY_ALL = 0.1, 0.35
 """Shares of the picture that differ at most if the scene is the same, and at least if it changed."""
 HAS_COLOUR, LACKS_COLOUR, FAR = 0.2, 0.01, 30.0
 """Share of a box with a colour from which it has it, and below which it lacks it if no pixel is nearer than this distance."""

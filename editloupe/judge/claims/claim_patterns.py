@@ -85,11 +85,13 @@ _NOTHING_ELSE = re.compile(
     | ^(?:\d+\.\s)?distinct\ changed\ regions\b.*:\ none\b""",
     re.IGNORECASE | re.VERBOSE,
 )
+_OUTSIDE = re.compile(r"\b(?:outside|apart from|besides|away from)\b|\bthe (?:rest|remainder) of the\b", re.IGNORECASE)
 _ALL_SAME = re.compile(
     rf"\b(?:two |both )?{_PICTURES} (?:are|look|remain) (?:pixel[- ]for[- ]pixel |completely |exactly |entirely |the )?"
     rf"(?:identical|same|unchanged)\b|\b{_PICTURES} do(?: not|n't) differ\b"
-    rf"|\bnothing (?:has |was |is )?(?:changed|different|differs)\b|\bno(?: visible| real)? (?:change|difference)s?"
-    rf" (?:at all|anywhere|between|in the (?:whole )?{_PICTURES}|(?:is|are|was|were) visible)",
+    rf"|\bnothing (?:has |was |is )?(?:changed|different|differs) (?:anywhere|between|in the (?:whole|entire) {_PICTURES})"
+    r"|\bno(?: visible| real)? (?:change|difference)s?"
+    rf" (?:anywhere|between the (?:two )?{_PICTURES}|in the (?:whole|entire) {_PICTURES})",
     re.IGNORECASE,
 )
 _SCENE_CHANGED = re.compile(
@@ -118,7 +120,8 @@ _OBJECT = r"(?:the|an?|another|this|that|one|its)\s+(?P<object>(?:[\w'’-]+\s+)
 _WHERE = r"(?:\s+(?:at|in|on|near)\b[^,;]*?)?"
 _GONE = re.compile(
     rf"\b{_OBJECT}{_WHERE}\s+(?:is|was|are|were|has been|have been)\s+(?:now\s+|completely\s+|fully\s+|cleanly\s+|also\s+)*"
-    r"(?:removed|gone|erased|missing|absent|deleted|replaced (?:by|with)|no longer (?:there|visible|present))\b",
+    r"(?:removed|gone|erased|missing(?! (?:its|an?|the|some|any))|absent|deleted|replaced (?:by|with)"
+    r"|no longer (?:there|visible|present))\b",
     re.IGNORECASE,
 )
 _ADDED = re.compile(
@@ -150,6 +153,26 @@ _MOVED = re.compile(
     r"(?P<how>moved|shifted|displaced|enlarged|shrunk|resized|bigger|smaller|larger)\b",
     re.IGNORECASE,
 )
+_OF_A_PART = re.compile(
+    r"\b(?:shape|texture|structure|style|identity|size|position|material|outline|pose|patterns?|colou?rs?|details?|light(?:ing)?"
+    r"|lettering|text|parts?|edges?|proportions?|form|otherwise|apart from|except|besides|other than|rest of|type|kind|brand)\b",
+    re.IGNORECASE,
+)
+"""Words that limit what is unchanged: a shape that is the same does not make an object the same."""
+_FAINT = re.compile(
+    r"\b(?:slight(?:ly)?|subtl[ey]|faint(?:ly)?|bright\w*|dark(?:er|ened)|tones?|tint|light(?:er|ing)?|contrast|saturat\w+|sharp\w*"
+    r"|compress\w*|noise|grain|jpeg|resolution|quality|minor|tiny|barely|hardly|shift(?:ed)?)\b",
+    re.IGNORECASE,
+)
+"""Words for differences that may be below what is measured, or that of the whole picture."""
+_ABOUT_THE_TARGET = re.compile(
+    r"\b(?:about|of|on|to|in|with) (?:the|its|this|it)\b"
+    rf"(?! (?:two |whole |entire |edited |source |rest )*{_PICTURES})",
+    re.IGNORECASE,
+)
+"""`nothing else about the cup` is about the cup only."""
+_COLOUR_OF = re.compile(r"^(?:colou?r|hue|paint) of (?:the |its )?", re.IGNORECASE)
+_RELATION = re.compile(r"\b(?:of|on|in|around|behind|near|under|above|beside|with|and|next)\b|['’]s\b", re.IGNORECASE)
 _SOME_CHANGED = re.compile(
     rf"\b{_CHANGED}\b|\blooks most like the asked change\b|\bis an? (?:anomaly|artefact|artifact)\b|\(significance",
     re.I,
@@ -200,8 +223,10 @@ class _Clause:
         name = " ".join((subject or "").split())
         if self.place:
             return {"subject": name}
-        words, wanted = set(name.lower().split()), set(self.target.lower().split())
-        own = name.lower() == "target" or (bool(words) and bool(wanted) and (words <= wanted or wanted <= words))
+        bare = _COLOUR_OF.sub("", name.lower())
+        words, wanted = set(bare.split()), set(self.target.lower().split())
+        same = bool(words) and bool(wanted) and (words <= wanted or wanted <= words) and not _RELATION.search(bare)
+        own = bare == "target" or same
         return {"subject": name, "place": "target" if own else ""}
 
 
@@ -301,6 +326,8 @@ def _read_tool(clause: _Clause) -> None:
 
 def _read_pictures(clause: _Clause) -> None:
     if _NOTHING_ELSE.search(clause.plain):
+        if _ABOUT_THE_TARGET.search(clause.plain) and not _OUTSIDE.search(clause.plain):
+            return
         clause.add(Kind.NOTHING_ELSE_CHANGED, place="rest")
     elif clause.place:
         return
@@ -308,7 +335,7 @@ def _read_pictures(clause: _Clause) -> None:
         clause.add(Kind.REGION_UNCHANGED, place="whole")
     elif _SCENE_SAME.search(clause.plain):
         clause.add(Kind.REGION_UNCHANGED, place="whole", subject="scene")
-    elif _SCENE_CHANGED.search(clause.plain) and not _NOT_CHANGED.search(clause.plain):
+    elif _SCENE_CHANGED.search(clause.plain) and not (_NOT_CHANGED.search(clause.plain) or _FAINT.search(clause.plain)):
         clause.add(Kind.REGION_CHANGED, place="whole")
 
 
@@ -373,9 +400,12 @@ def _read_motion(clause: _Clause) -> None:
 def _read_regions(clause: _Clause) -> None:
     if not clause.place and re.search(r"\btarget\b", clause.plain, re.IGNORECASE):
         clause.place = "target"
-    if clause.place and re.search(rf"\b{_STAYED}\b", clause.plain, re.IGNORECASE):
-        clause.add(Kind.REGION_UNCHANGED)
-    elif clause.place and _SOME_CHANGED.search(clause.plain) and not _NOT_CHANGED.search(clause.plain):
+    if not clause.place:
+        return
+    if re.search(rf"\b{_STAYED}\b", clause.plain, re.IGNORECASE):
+        if not _OF_A_PART.search(clause.plain):
+            clause.add(Kind.REGION_UNCHANGED)
+    elif _SOME_CHANGED.search(clause.plain) and not (_NOT_CHANGED.search(clause.plain) or _FAINT.search(clause.plain)):
         clause.add(Kind.REGION_CHANGED)
 
 
