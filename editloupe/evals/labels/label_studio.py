@@ -36,7 +36,6 @@ FIELDS = {SOURCE: "source_image", EDITED: "edited_image"}
 """Fields of a task with the pictures. Label Studio has fields of its own that are called `source`."""
 LARGEST = 1_000_000_000
 """Largest export that is read, in bytes."""
-_FROM_DATA = ("edit_id", "name", "model")
 _TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
 
 
@@ -271,7 +270,6 @@ def read_label_studio(path: Path, notes: list[str]) -> Iterator[Row]:
         if "annotations" not in task or not isinstance(data, dict):
             yield Row(where, task)
             continue
-        facts = {name: data[name] for name in _FROM_DATA if data.get(name) is not None} or data
         given = [one for one in task["annotations"] or () if isinstance(one, dict) and not one.get("was_cancelled")]
         for annotation in sorted(given, key=lambda one: str(one.get("created_at") or "")):
             prefilled += annotation.get("parent_prediction") is not None
@@ -282,7 +280,7 @@ def read_label_studio(path: Path, notes: list[str]) -> Iterator[Row]:
             person = annotation.get("completed_by")
             name = person.get("email") or person.get("id") if isinstance(person, dict) else person
             settles = {"adjudicated": True} if annotation.get("ground_truth") else {}
-            yield Row(where, {**facts, "rater": None if name is None else str(name), **settles, **answers})
+            yield Row(where, {**data, "rater": None if name is None else str(name), **settles, **answers})
     if prefilled:
         notes.append(
             f"{number_of(prefilled, 'annotation')} of {path.name} began with a prediction, so the annotator had seen the "

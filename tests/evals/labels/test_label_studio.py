@@ -85,10 +85,13 @@ def test_an_answered_task_comes_back_as_the_labels_of_its_annotators(run: Path, 
     first = annotate(first, choose(IF, "Flawless Execution"), completed_by={"id": 2, "email": "bo@x.org"})
     second = annotate(second, choose(IF, "Flawless Execution"), was_cancelled=True)
     third = annotate(third, choose(IF, "Over Modification"), ground_truth=True)
+    own = annotate({"data": {"picture": "b.png", "model": "y"}}, choose("q", "OK"))
     file = write(tmp_path / "export.json", [first, second, third])
     human = load_human_labels(read_run_table(run), file)
     assert human.given == {("a", IF): {"1": 2.0, "bo@x.org": 4.0}, ("a", VC): {"1": 3.0}}
     assert human.adjudicated == {("c", IF): 3.0}
+    other = LabelFile(write(tmp_path / "own.json", [own]), {"id": "picture", IF: "q"}, {"OK": "4"})
+    assert load_human_labels(read_run_table(run), other).given == {("b", IF): {"1": 4.0}}
     assert "1 annotation of export.json began with a prediction, so the annotator had seen the judge's answer." in (
         human.notes
     )
