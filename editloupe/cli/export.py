@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from editloupe._util.files import atomic_text_file
-from editloupe._util.text import number_of
+from editloupe._util.text import number_of, verb
 from editloupe.cli.output import tell
 from editloupe.evals.runs.configurations import ALL, format_list, match_configurations
 from editloupe.evals.runs.export import tables as exports
@@ -91,9 +91,12 @@ def export(
 def _write_label_studio(run: Run, folder: Path, images: bool, configuration: str | None) -> None:
     from editloupe.evals.labels.label_studio import to_label_studio
 
-    tasks, sets = to_label_studio(run, folder, _find_configuration(run, configuration), images)
+    written = to_label_studio(run, folder, _find_configuration(run, configuration), images)
+    sets = written.configurations
     several = f" in {number_of(sets, 'set')} with a configuration each" if sets > 1 else ""
-    tell(f"{number_of(tasks, 'task')}{several} in {folder}")
+    tell(f"{number_of(written.tasks, 'task')}{several} in {folder}")
+    if lost := written.without_pictures:
+        tell(f"{number_of(lost, 'task')} {verb(lost, 'lacks', 'lack')} a picture: the run does not have it")
     if not images:
         tell(f"pictures are addresses of Label Studio's local files, with the root {run.folder.resolve().parent}")
     for sentence in run.damage.sentences():

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 from xml.etree import ElementTree as Xml
 
 from editloupe._util.files import atomic_text_file, make_folder, read_bytes, write_text
@@ -43,7 +43,6 @@ _TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
 class _TaskSet:
     """The tasks that share a labelling configuration."""
 
-    config: str
     file: TextIO
     count: int = 0
 
@@ -52,7 +51,16 @@ class _TaskSet:
         self.count += 1
 
 
-def to_label_studio(run: Run, folder: Path, configuration: str | None = None, images: bool = False) -> tuple[int, int]:
+class WrittenTasks(NamedTuple):
+    """How much was written for Label Studio."""
+
+    tasks: int
+    configurations: int
+    without_pictures: int
+    """Tasks that lack a picture, because the run does not have it."""
+
+
+def to_label_studio(run: Run, folder: Path, configuration: str | None = None, images: bool = False) -> WrittenTasks:
     """Write tasks with the judge's verdicts as predictions, and their labelling configurations, to a new folder.
 
     Edits that were asked the same rubrics share `tasks.json` and `config.xml`; further sets are numbered.
@@ -63,9 +71,6 @@ def to_label_studio(run: Run, folder: Path, configuration: str | None = None, im
         configuration: Name of the only configuration whose verdicts are predictions; None for all.
         images: Write pictures into the tasks. If False, tasks name the files of the run for Label Studio's local files, with
             the run's parent folder as the root.
-
-    Returns:
-        The number of tasks and of configurations.
 
     Raises:
         UserError: The folder is not empty or cannot be written, or the run has nothing that people can label.
@@ -79,6 +84,7 @@ def to_label_studio(run: Run, folder: Path, configuration: str | None = None, im
 
     titles = {own.name: own.title for own in run.configurations()}
     sets: dict[str, _TaskSet] = {}
+    without_pictures = 0
     has_boxes = any(stored.edit.target_boxes for stored in run.edits())
     with ExitStack() as files:
         for stored in run.edits():
@@ -92,13 +98,15 @@ def to_label_studio(run: Run, folder: Path, configuration: str | None = None, im
                 number = f"-{len(sets) + 1}" if sets else ""
                 write_text(folder / f"config{number}.xml", config)
                 file = files.enter_context(atomic_text_file(folder / f"tasks{number}.json"))
-                sets[config] = _TaskSet(config, file)
-            sets[config].add(_build_task(run, stored, units, forms, titles, images))
+                sets[config] = _TaskSet(file)
+            task = _build_task(run, stored, units, forms, titles, images)
+            without_pictures += not all(task["data"][name] for name in FIELDS.values())
+            sets[config].add(task)
         for tasks in sets.values():
             tasks.file.write("\n]\n")
     if not sets:
         raise UserError(f"{run.folder} has no edit that people can label")
-    return sum(tasks.count for tasks in sets.values()), len(sets)
+    return WrittenTasks(sum(tasks.count for tasks in sets.values()), len(sets), without_pictures)
 
 
 def build_config(forms: Sequence[RubricForm], boxes: bool = False) -> str:
@@ -184,7 +192,9 @@ def _build_task(
 
 def _locate_picture(run: Run, stored: StoredEdit, role: str, images: bool) -> str:
     """Return a picture as a data URL or as an address of Label Studio's local files; empty if the run has lost it."""
-    shas = stored.pictures.get(role) or [""]
+    shas = stored.pictures.get(role)
+    if not shas:  # as in a run of imported verdicts
+        return ""
     path = run.pictures.find(shas[0])
     try:
         if path is not None and images:

@@ -180,3 +180,20 @@ def test_a_folder_in_use_is_refused(run: Path, tmp_path: Path, capsys: pytest.Ca
     assert "is not an empty folder" in capsys.readouterr().err
     assert command(["export", str(run), "--format", "label-studio"]) == 2
     assert "--format label-studio needs --out" in capsys.readouterr().err
+
+
+def test_a_run_without_pictures_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (task, *_) = export(make_run(tmp_path / "bare", LINES), tmp_path / "out")
+    assert task["data"]["source_image"] == ""
+    told = capsys.readouterr().err
+    assert "3 tasks lack a picture: the run does not have it" in told
+    assert "damaged" not in told
+
+
+def test_edits_with_other_rubrics_are_a_set_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "runs/gpt", [Line("a"), Line("b", consistent="")], pictures=True)
+    out = tmp_path / "out"
+    assert [task["data"]["edit_id"] for task in export(run, out)] == ["a"]
+    assert [task["data"]["edit_id"] for task in json.loads((out / "tasks-2.json").read_text())] == ["b"]
+    assert VC not in (out / "config-2.xml").read_text()
+    assert "2 tasks in 2 sets with a configuration each" in capsys.readouterr().err
