@@ -201,6 +201,7 @@ def test_several_judges_and_modes_are_rows_of_one_figure(
     assert run([*arguments, "--judge", "rules", "--format", "html"]) == 3
     page = capsys.readouterr().out
     assert '<figure class="drawing"' in page
+    assert "<image" not in page, "cells are shapes, because a page shows no pictures from data in a drawing"
     assert "openai:gpt-4.1 · plain" in page
 
 

@@ -136,14 +136,15 @@ def _draw(stress: Stress) -> Figure:
     shares = np.array([[column.get(name, np.nan) for column in cells] for name in names])
     with use_style():
         figure, (axes,) = new_figure(1.2 + 0.28 * len(names))
-        picture = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        mesh = axes.pcolormesh(shares, cmap="Blues", vmin=0, vmax=1)
+        axes.invert_yaxis()
         for (row, column), share in np.ndenumerate(shares):
             text = "–" if np.isnan(share) else f"{share:.2f}"
-            colour = "black" if np.isnan(share) else contrast_colour(picture.cmap(share))
-            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=8)
+            colour = "black" if np.isnan(share) else contrast_colour(mesh.cmap(share))
+            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color=colour, fontsize=8)
         labels = shorten_names([judge.name for judge in stress.judges])
-        axes.set_xticks(range(len(labels)), [escape_text(label) for label in labels], fontsize=8)
-        axes.set_yticks(range(len(names)), names, fontsize=8)
+        axes.set_xticks(np.arange(len(labels)) + 0.5, [escape_text(label) for label in labels], fontsize=8)
+        axes.set_yticks(np.arange(len(names)) + 0.5, names, fontsize=8)
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
     return figure
