@@ -75,7 +75,7 @@ def check_claim(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> CheckedCla
         edit: What is known of the edit.
     """
     if claim.place == "lost":
-        checked: Checked = (UNKNOWN, "the position is not in the picture that the judge saw", (), {})
+        checked: Checked = (UNKNOWN, "it is not about a place of the whole pictures that can be found", (), {})
     elif claim.kind is ClaimKind.TOOL_DIFFERENCES:
         checked = _check_tool(claim)
     elif facts.comparison.whole_scene and claim.place != "whole" and claim.kind in _NEED_ONE_SCENE:

@@ -27,7 +27,7 @@ from editloupe.tools.geometry import round_outwards
 from editloupe.types import Box, Edit
 
 Kind = ClaimKind
-VERSION = "1"
+VERSION = "2"
 """Raised when the same words give other claims."""
 
 SLACK = 1.05
@@ -325,18 +325,20 @@ def _read_tool(clause: _Clause) -> None:
 
 
 def _read_pictures(clause: _Clause) -> None:
+    # Crops and pictures with a mask are not the whole pictures.
+    whole = clause.statement.frame is not None
     if _NOTHING_ELSE.search(clause.plain):
         if _ABOUT_THE_TARGET.search(clause.plain) and not _OUTSIDE.search(clause.plain):
             return
-        clause.add(Kind.NOTHING_ELSE_CHANGED, place="rest")
+        clause.add(Kind.NOTHING_ELSE_CHANGED, place="rest" if whole else "lost")
     elif clause.place:
         return
     elif _ALL_SAME.search(clause.plain):
-        clause.add(Kind.REGION_UNCHANGED, place="whole")
+        clause.add(Kind.REGION_UNCHANGED, place="whole" if whole else "lost")
     elif _SCENE_SAME.search(clause.plain):
-        clause.add(Kind.REGION_UNCHANGED, place="whole", subject="scene")
+        clause.add(Kind.REGION_UNCHANGED, place="whole" if whole else "lost", subject="scene")
     elif _SCENE_CHANGED.search(clause.plain) and not (_NOT_CHANGED.search(clause.plain) or _FAINT.search(clause.plain)):
-        clause.add(Kind.REGION_CHANGED, place="whole")
+        clause.add(Kind.REGION_CHANGED, place="whole" if whole else "lost")
 
 
 def _read_text(clause: _Clause) -> None:

@@ -84,6 +84,8 @@ def test_what_is_no_clear_claim_is_not_read_as_one(text: str) -> None:
 
 def test_a_position_means_nothing_if_the_judge_did_not_see_the_whole_picture() -> None:
     assert read("The region [10, 20, 30, 40] has changed.", None) == ["region_changed, lost"]
+    assert read("The pictures do not differ beyond noise.", None) == ["region_unchanged, lost"]
+    assert read("Nothing else changed.", None) == ["nothing_else_changed, lost"]
 
 
 def test_statements_without_a_claim_are_returned_and_plans_are_not() -> None:
