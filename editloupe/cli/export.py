@@ -66,7 +66,7 @@ def export(
         raise UserError("--images goes with --format datasets or label-studio")
     if (where or human) and format != "sft":
         raise UserError("--where and --human go with --format sft")
-    if out is None and format in ("datasets", "label-studio", "parquet", "sft"):
+    if out is None and format not in exports.TEXT_FORMATS:
         raise UserError(f"--format {format} needs --out")
     if format == "inspect" and out is not None and out.suffix not in (".eval", ""):
         raise UserError(f"inspect view knows its logs by their names: call it {out.with_suffix('.eval').name}")
