@@ -232,10 +232,10 @@ def _render_story(
             parts += [Text(f"prompt: {printable(text)}", style="dim") for text in trace.prompt if prompt]
             parts += [_render_step(run, step, number) for number, step in enumerate(trace.steps, start=1)]
         parts += [Text(printable(line)) for line in format_opinions(unit.outcome.opinions)]
-        parts.append(_render_verdict(unit))
+        parts.append(_render_verdict(unit, traces))
         if label := people.get(unit.criterion):
-            same = isinstance(unit.outcome, Verdict) and unit.outcome.label == label
-            parts.append(Text(f"  people: {printable(label)}", style="dim" if same else "bold red"))
+            differs = isinstance(unit.outcome, Verdict) and unit.outcome.label not in (None, label)
+            parts.append(Text(f"  people: {printable(label)}", style="bold red" if differs else "dim"))
     return parts
 
 
@@ -288,7 +288,7 @@ def _render_observation(run: Run, seen: Observation) -> RenderableType:
     return Padding(Group(*lines), (0, 0, 0, 2))
 
 
-def _render_verdict(unit: Unit) -> RenderableType:
+def _render_verdict(unit: Unit, traces: Sequence[Trace]) -> RenderableType:
     outcome = unit.outcome
     facts = [
         _format_tokens(outcome.usage),
@@ -306,7 +306,8 @@ def _render_verdict(unit: Unit) -> RenderableType:
         lines.append(Text(f"  {printable(meaning)}"))
     if outcome.values:
         lines.append(Text(f"  values: {printable(json.dumps(dict(outcome.values), ensure_ascii=False))}"))
-    if outcome.rationale:
+    thoughts = {step.thought.strip() for trace in traces for step in trace.steps}
+    if outcome.rationale and outcome.rationale.strip() not in thoughts:  # printed with its step
         lines.append(Text(f"  because: {printable(outcome.rationale)}", style="italic"))
     return Group(*lines)
 

@@ -31,6 +31,28 @@ def read_style(name: str) -> str:
     return "".join(files("editloupe.evals.report").joinpath(part).read_text("utf-8") for part in ("tokens.css", name))
 
 
+def score_level(score_100: float | None) -> int:
+    """Return the colour step of a score of 0 to 100: 1 worst, 4 best, 0 if there is none.
+
+    >>> [score_level(place) for place in (None, 0, 33.3, 66.7, 100)]
+    [0, 1, 2, 3, 4]
+    """
+    return 0 if score_100 is None else 1 + round(max(0.0, min(100.0, score_100)) / 100 * 3)
+
+
+def render_label(label: str, score_100: float | None, judged: bool = True) -> str:
+    """Return a label with the colour and the meter of its score."""
+    if not judged:
+        return f'<span class="chip unjudged">{for_html(label)}</span>'
+    level = score_level(score_100)
+    bars = ""
+    for bar in range(4):
+        lit = ' class="on"' if bar < level else ""
+        bars += f'<rect x="{4.6 * bar:.1f}" y="{9 - 3 * bar}" width="3.4" height="{3 + 3 * bar}" rx="0.6"{lit}/>'
+    meter = f'<svg class="meter level-{level}" viewBox="0 0 18 12" aria-hidden="true">{bars}</svg>'
+    return f'<span class="chip level-{level}">{meter}<span>{for_html(label)}</span></span>'
+
+
 def as_html(blocks: Sequence[Block], drawings: Mapping[str, Draw], title: str, made_by: str) -> str:
     """Return the page. All text of models and manifests is escaped."""
     style = read_style("page.css")
@@ -137,15 +159,16 @@ class _Page:
                 f"{_render_pictures(small)}<p>Missing from the run, or damaged: {for_html(', '.join(gone))}.</p>"
             )
         title = cases.titles.get(item.criterion, item.criterion)
+        people = for_html(format_counts(item.human))
         facts = {
-            title: item.label,
-            "People": format_counts(item.human),
-            "Because": item.because,
-            "Judge's reason": shorten(item.rationale) if item.rationale != item.because else "",
-            "Type": item.instruction_type or "",
-            "Editing model": item.model or "",
+            title: render_label(item.label, item.score_100, item.kind != "unjudged"),
+            "People": f'<b class="apart">{people}</b>' if item.kind == "disagrees with people" else people,
+            "Because": for_html(item.because),
+            "Judge's reason": for_html(shorten(item.rationale)) if item.rationale != item.because else "",
+            "Type": for_html(item.instruction_type or ""),
+            "Editing model": for_html(item.model or ""),
         }
-        listed = "".join(f"<dt>{for_html(n)}</dt><dd>{for_html(v)}</dd>" for n, v in facts.items() if v)
+        listed = "".join(f"<dt>{for_html(n)}</dt><dd>{v}</dd>" for n, v in facts.items() if v)
         trace_html = "".join(_render_trace(run, trace) for trace in _load_traces(run, item, cases.configuration))
         command = f"<code>{for_html(cases.trace_command(item))}</code>"
         details = f"<details><summary>Trace: what the judge did</summary>{trace_html}</details>" if trace_html else ""

@@ -35,6 +35,7 @@ class NotableEdit(Record):
     model: str | None
     label: str
     """The judge's answer, or the reason it has none."""
+    score_100: float | None
     human: tuple[str, ...]
     rationale: str
 
@@ -132,6 +133,7 @@ def _build_notable_edit(
         instruction_type=row.edit.instruction_type,
         model=row.edit.model,
         label=label,
+        score_100=outcome.score_100 if isinstance(outcome, Verdict) else None,
         human=tuple(format_score(table, criterion, score) for score in human_scores),
         rationale=outcome.rationale if isinstance(outcome, Verdict) else outcome.detail,
     )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from editloupe._util.text import for_html, printable
-from editloupe.evals.report.html_renderer import PAGE_POLICY, read_style
+from editloupe.evals.report.html_renderer import PAGE_POLICY, read_style, render_label
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
@@ -76,6 +76,7 @@ class _Page:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._inside: dict[Sha, _EmbeddedPicture | None] = {}
+        self._noted: set[str] = set()
         self._traces = 0
 
     def render(self, stored: StoredEdit, stories: Iterable[Story], people: Mapping[str, str]) -> Iterator[str]:
@@ -101,34 +102,41 @@ class _Page:
             number = "see values" if outcome.score is None else f"{outcome.score:g}"
             label = number if outcome.label is None else outcome.label
             sure = "" if outcome.confidence is None else f", confidence {outcome.confidence:.2f}"
-            parts.append(f'<p><span class="label">{for_html(label)}</span> <span class="soft">{score}{sure}</span></p>')
+            chip = render_label(label, outcome.score_100)
+            parts.append(f'<p class="label">{chip} <span class="soft">{score}{sure}</span></p>')
             if outcome.values:
                 parts.append(f"<pre>{for_html(_format_json(outcome.values))}</pre>")
             parts.append(f'<p class="thought">{for_html(outcome.rationale)}</p>' if outcome.rationale else "")
         else:
-            parts.append(f'<p><span class="label">Unjudged</span> <span class="soft">{outcome.reason.value}</span></p>')
+            chip, reason = render_label("Unjudged", None, judged=False), outcome.reason.value.replace("_", " ")
+            parts.append(f'<p class="label">{chip} <span class="soft">{reason}</span></p>')
             parts.append(f"<p>{for_html(outcome.detail)}</p>")
             parts.append(_render_details("The reply that could not be read", outcome.raw))
-        parts.append(f"<p>People: <strong>{for_html(human)}</strong></p>" if human else "")
+        differs = isinstance(outcome, Verdict) and outcome.label not in (None, human)
+        apart = ' class="apart"' if differs else ""
+        parts.append(f"<p{apart}>People: <strong>{for_html(human)}</strong></p>" if human else "")
         facts = ["1 step" if outcome.steps == 1 else f"{outcome.steps} steps", _format_tokens(outcome.usage)]
         facts += [] if unit.cost is None else [f"${unit.cost:.4f}"]
         parts.append(f'<p class="soft">{" · ".join(filter(None, facts))}</p>')
         yield f'<section class="card">{"".join(parts)}</section>'
+        rationale = outcome.rationale if isinstance(outcome, Verdict) else ""
         for trace in traces:
-            yield from self._trace(trace)
+            yield from self._trace(trace, rationale.strip())
         if not traces:
             yield '<p class="soft">It ended before its first step.</p>'
 
-    def _trace(self, trace: Trace) -> Iterator[str]:
+    def _trace(self, trace: Trace, rationale: str) -> Iterator[str]:
         self._traces += 1
         if trace.target is not None:
             yield f"<h3>Target {trace.target + 1}</h3>"
-        yield from (f'<p class="soft">Note: {for_html(note)}</p>' for note in trace.notes)
+        notes = [note for note in trace.notes if note not in self._noted]
+        self._noted.update(notes)  # notes on this machine's tools are the same for every criterion
+        yield from (f'<p class="soft">Note: {for_html(note)}</p>' for note in notes)
         yield _render_details("The prompt", "\n\n".join(trace.prompt))
-        steps = "".join(self._step(step, number) for number, step in enumerate(trace.steps, start=1))
+        steps = "".join(self._step(step, number, rationale) for number, step in enumerate(trace.steps, start=1))
         yield f"<ol>{steps}</ol>"
 
-    def _step(self, step: Step, number: int) -> str:
+    def _step(self, step: Step, number: int, rationale: str) -> str:
         anchor = f"trace-{self._traces}-step-{number}"
         facts = " · ".join(filter(None, (f"{step.seconds:.1f} s", _format_tokens(step.usage))))
         parts = [f'<h3><a href="#{anchor}">Step {number}</a> <span class="soft">{facts}</span></h3>']
@@ -137,7 +145,10 @@ class _Page:
                 [(picture.sha, f"Shown: {picture.name}, {picture.size[0]}×{picture.size[1]}") for picture in step.sent]
             )
             parts.append(f"<details><summary>{_format_count(len(step.sent))}</summary>{pictures}</details>")
-        parts.append(f'<p class="thought">{for_html(step.thought)}</p>' if step.thought else "")
+        if rationale and step.thought.strip() == rationale:
+            parts.append('<p class="soft">The rationale above.</p>')
+        elif step.thought:
+            parts.append(f'<p class="thought">{for_html(step.thought)}</p>')
         for call in step.calls:
             arguments = ", ".join(f"{name}={_format_json(value)}" for name, value in call.parameters.items())
             parts.append(f"<p><code>{for_html(f'{call.name}({arguments})')}</code></p>")

@@ -14,20 +14,12 @@ from starlette.responses import HTMLResponse, Response
 
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.labels.label_form import find_rubric
+from editloupe.evals.report.html_renderer import score_level
 from editloupe.judge.panels import format_opinions
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.servers.studio.traces.trace_view import KINDS
 
 HERE = Path(__file__).parent
-
-
-def score_level(score_100: float | None) -> int:
-    """Return the colour step of a score of 0 to 100: 1 worst, 4 best, 0 if there is none.
-
-    >>> [score_level(place) for place in (None, 0, 33.3, 66.7, 100)]
-    [0, 1, 2, 3, 4]
-    """
-    return 0 if score_100 is None else 1 + round(max(0.0, min(100.0, score_100)) / 100 * 3)
 
 
 def title_of(criterion: str, protocol: str = "") -> str:

@@ -10,13 +10,13 @@ from matplotlib.figure import Figure
 from editloupe.evals.report import build_leaderboard, build_report, figures
 from editloupe.evals.report.figures.agreement import MEASURES
 from editloupe.evals.report.figures.style import CSS_COLOURS, INK, MUTED, SURFACE, TOKENS, answer_styles
+from editloupe.evals.report.html_renderer import score_level
 from editloupe.evals.report.report_figures import build_figures
 from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, Measures
 from editloupe.evals.stats.intervals import Estimate, missing_estimate
 from editloupe.evals.stats.scores.distribution import compute_area_trend, count_answers
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.servers.studio.render import score_level
 from tests.evals.sample_runs import IF, LABELS, VC, Line, make_run
 
 

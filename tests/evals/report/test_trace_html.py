@@ -37,8 +37,9 @@ def test_one_file_holds_pictures_steps_and_what_people_said(run: Path, tmp_path:
         "It is green.",
     ):
         assert part in page
-    assert "People: <strong>Flawless Execution</strong>" in page
-    assert "unreadable_answer" in page
+    assert '<p class="apart">People: <strong>Flawless Execution</strong>' in page
+    assert '<span class="chip level-2"><svg class="meter level-2"' in page
+    assert '<span class="chip unjudged">Unjudged</span> <span class="soft">unreadable answer' in page
     assert 'id="trace-1-step-2"' in page
 
 
