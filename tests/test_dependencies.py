@@ -22,7 +22,7 @@ LAYERS = (
     ("judge",),
     ("evals", "generators"),
     ("making",),
-    ("servers", "integrations", "lmms_eval", "cli", "demo", "__main__"),
+    ("servers", "integrations", "lmms_eval", "cli", "demo", "testing", "__main__"),
 )
 """The parts of the package, lowest first. A part may import from its own layer and from those below."""
 APART = {"rubrics", "tools"}
@@ -46,7 +46,7 @@ ROOMS = {
 }
 """The sub-packages of `evals`, and which of the others each may import."""
 SHIMS = {
-    "editloupe": {"combined", "evaluators", "inspect", "mcp_server", "rewards", "spans", "testing"},
+    "editloupe": {"combined", "evaluators", "inspect", "mcp_server", "rewards", "spans"},
     "editloupe.evals": {"analysis", "making", "papers"},
     "editloupe.evals.forks": {"reopening"},
 }

@@ -34,9 +34,11 @@ EXCEPTIONS = {
 
 
 def is_of_a_paper(path: Path) -> bool:
-    """Whether a file is a paper's own: its name, or that of a folder it lies in, begins with the paper's."""
+    """Whether a file is a paper's own: its name, or that of a folder it is in, begins with the paper's."""
     names = (*FOLDERS, *(paper.name for paper in PAPERS))
-    return path.as_posix() in REGISTRIES or any(part.startswith(names) for part in path.parts)
+    return path.as_posix() in REGISTRIES or any(
+        part.removeprefix("editloupe_").startswith(names) for part in path.parts
+    )
 
 
 def spelled(text: str) -> set[str]:

@@ -61,7 +61,7 @@ ManifestFile = Annotated[
 
 
 @dataclass(frozen=True)
-class EditList:
+class EditsToJudge:
     """Edits to judge."""
 
     edits: Edits
@@ -128,7 +128,7 @@ class EditOptions:
             )
         return replace(judge, protocol=self.layout)
 
-    def list_edits(self, manifest: Path, judge: JudgeOptions) -> EditList:
+    def list_edits(self, manifest: Path, judge: JudgeOptions) -> EditsToJudge:
         """Return the edits, with types spelled as in the judge's protocol. Print the assumptions made."""
         protocol, columns = protocol_of(judge), parse_columns(self.columns or ())
         if not self.results:
@@ -136,7 +136,7 @@ class EditOptions:
                 layouts.load_manifest, manifest, self.allow_outside, self.layout, protocol, _print_once(), columns
             )
             known = None if judge.rubrics else find_protocol(protocol)
-            return EditList(partial(_check_human_labels, load, known) if known else load, None)
+            return EditsToJudge(partial(_check_human_labels, load, known) if known else load, None)
         outputs = layouts.load_outputs(
             manifest,
             self.results,
@@ -149,7 +149,7 @@ class EditOptions:
         )
         for sentence in outputs.notes:
             tell(sentence)
-        return EditList(outputs.edits, outputs.notes)
+        return EditsToJudge(outputs.edits, outputs.notes)
 
 
 def protocol_of(judge: JudgeOptions) -> str:

@@ -1,7 +1,7 @@
-"""What lmms-eval reads of every plugin: its models, of which there are none here.
+"""The list of models that lmms-eval reads from every plugin. This plugin has none.
 
-lmms-eval imports this module before it lists the tasks. Version 0.7 lists them before it reads `LMMS_EVAL_PLUGINS`, so the folder
-of this package's tasks is added to those it searches here.
+lmms-eval imports this module before it lists the tasks. Version 0.7 lists them before it reads `LMMS_EVAL_PLUGINS`, so this
+module adds the folder of the plugin's tasks to those that lmms-eval searches.
 """
 
 from __future__ import annotations

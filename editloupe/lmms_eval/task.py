@@ -1,8 +1,8 @@
 """Tasks for lmms-eval whose model edits pictures and whose judge is EditLoupe.
 
-The environment says where things are: `EDITLOUPE_GEDIT`, `EDITLOUPE_IMGEDIT`, `EDITLOUPE_KRIS` and `EDITLOUPE_DLEBENCH` name the
-folders of the benchmarks, `EDITLOUPE_JUDGE` the judge, `EDITLOUPE_BASE_URL` its server, `EDITLOUPE_MODE` its mode,
-`EDITLOUPE_MODEL` the editing model, and `EDITLOUPE_RUNS` the folder of the runs that store verdicts, each named by its task.
+Settings are environment variables. `EDITLOUPE_` and a layout in capitals is the folder of that benchmark. `EDITLOUPE_JUDGE` is
+the judge, `EDITLOUPE_BASE_URL` its server, `EDITLOUPE_MODE` its mode and `EDITLOUPE_MODEL` the editing model. `EDITLOUPE_RUNS` is
+the folder of the runs that store verdicts, one run per task.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from editloupe.judge.question_facts import find_inputs
 from editloupe.judge.settings import JudgeSettings, build_protocol, find_setup
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.kris import CATEGORIES, DUAL, GROUPS, IF, KRIS, MULTI, TEMPORAL, VC, VQ, WITH_KNOWLEDGE
-from editloupe.rubrics.kris.published import PUBLISHED, read_reply
+from editloupe.rubrics.kris.paper import PUBLISHED, read_reply
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Edit, UserError
 from tests.drawn_pictures import save, textured

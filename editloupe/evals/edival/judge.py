@@ -51,7 +51,7 @@ from editloupe.types import Edit, Judgement, Mode, Reason, Sha, Unjudged, UserEr
 
 
 @dataclass(frozen=True)
-class Instruments:
+class EdivalInstruments:
     """The models that measure pictures; None if an instrument is not used."""
 
     finder: Finder
@@ -70,7 +70,7 @@ class Instruments:
 
 def open_instruments(
     settings: EdivalSettings, tools: ToolSettings, features: FeatureSettings | None, quality: str = "auto"
-) -> Instruments:
+) -> EdivalInstruments:
     """Open the instruments.
 
     Args:
@@ -94,7 +94,7 @@ def open_instruments(
         hps = HpsV3(tools.hpsv3_python, tools.device)
         if problem := hps.unavailable():
             raise UserError(problem)
-    return Instruments(finder, model, hps)
+    return EdivalInstruments(finder, model, hps)
 
 
 class EdivalJudge(BaseJudge):
@@ -122,7 +122,7 @@ class EdivalJudge(BaseJudge):
     def __init__(
         self,
         spec: str,
-        instruments: Instruments,
+        instruments: EdivalInstruments,
         *,
         base_url: str | None = None,
         criteria: Sequence[str] = CRITERIA,
@@ -369,7 +369,7 @@ class OpenEdivalJudge:
     worded: Rubric | None = None
     """A reworded rubric whose texts replace those of the questions; None for the usual texts."""
 
-    def instruments(self) -> Instruments:
+    def instruments(self) -> EdivalInstruments:
         """Open the instruments; raise UserError if one that is required cannot run here."""
         return open_instruments(self.rules, self.tools, self.features, self.quality)
 

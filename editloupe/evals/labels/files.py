@@ -16,8 +16,8 @@ import numpy as np
 from editloupe._util.json_safe import sanitize_text
 from editloupe._util.text import number_of, one_line, verb
 from editloupe.evals.labels.label_files import LabelFile, fold_text
+from editloupe.evals.labels.label_form import WORDING
 from editloupe.evals.labels.merge import LabelEntry, LabelSource, is_on_scale
-from editloupe.evals.labels.wordings import WORDING
 from editloupe.evals.manifests.columns import (
     FIRST_ROWS,
     NEAR,

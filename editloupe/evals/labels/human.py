@@ -14,8 +14,8 @@ import numpy.typing as npt
 from editloupe._util.text import number_of, verb
 from editloupe.evals.labels.files import OVERALL, Answers, EditName, LabelReader, find_rater
 from editloupe.evals.labels.label_files import LabelFile, as_label_file, list_label_files
+from editloupe.evals.labels.label_form import find_wording_keys
 from editloupe.evals.labels.merge import Consensus, LabelKey, find_consensus, merge_sources, select_counting_scores
-from editloupe.evals.labels.wordings import find_wording_keys
 from editloupe.evals.runs.configurations import read_answer_kind, rubric_records
 from editloupe.rubrics.model import Answer, NumberAnswer
 from editloupe.types import Edit, UserError

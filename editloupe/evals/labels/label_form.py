@@ -1,4 +1,4 @@
-"""Build the form of an annotator from the rubrics that the judge was asked."""
+"""Build the form of an annotator from the rubrics that the judge was asked, and identify the wording it shows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from editloupe.evals.labels.wordings import parse_rubric
+from pydantic import ValidationError
+
+from editloupe._util.hashing import content_key
 from editloupe.evals.runs.configurations import list_recorded_rubrics
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.rubrics.model import Answer, Band, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric, YesNoAnswer
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import find_protocol, protocols
+from editloupe.rubrics.rewording import list_words
 from editloupe.types import Edit
 
 FindRecorded = Callable[[str, str | None], Rubric | None]
@@ -197,3 +200,46 @@ def format_band(answer: NumberAnswer, value: int) -> str:
     """Return the meaning of a value on a scale, from its band; empty if it has none."""
     band = next((band for band in answer.bands if band.low <= value <= band.high), None)
     return ": ".join(filter(None, (band.name, band.meaning.strip()))) if band else ""
+
+
+WORDING = "rubric"
+"""Column of a label file with the key of the wording that the annotator was shown."""
+_SHOWN = ("question", "steps", "notes", "type_notes", "meanings", "findings")
+
+
+def build_wording_key(rubric: Rubric) -> str:
+    """Return a short hash of the texts that annotators are shown."""
+    words = list_words(rubric)
+    return content_key({name: words.get(name) for name in _SHOWN})[:12]
+
+
+def parse_rubric(record: Mapping[str, Any]) -> Rubric | None:
+    """Parse a rubric as a run recorded it, without the additions of modes; None if it is not valid."""
+    fields = {name: value for name, value in record.items() if name in Rubric.model_fields}
+    try:
+        return Rubric.model_validate({**fields, "modes": {}})
+    except ValidationError:
+        return None
+
+
+def find_wording_keys(about: Mapping[str, Any], protocol: str, configuration: str = "") -> dict[str, set[str]]:
+    """Return the keys of the wordings that a configuration asked, by criterion.
+
+    Args:
+        about: The contents of run.json.
+        protocol: The protocol.
+        configuration: Name of the configuration; empty for all of the protocol.
+
+    Returns:
+        The keys of the recorded rubrics. For criteria that the run did not record, those of this version.
+    """
+    keys: dict[str, set[str]] = {}
+    for record in list_recorded_rubrics(about, protocol, configuration or None):
+        if (rubric := parse_rubric(record)) is not None:
+            keys.setdefault(rubric.criterion, set()).add(build_wording_key(rubric))
+    current = find_protocol(protocol)
+    for criterion in current.criteria if current else ():
+        if criterion not in keys:
+            own = [rubric for rubric in current.rubrics if rubric.criterion == criterion] if current else []
+            keys[criterion] = {build_wording_key(rubric) for rubric in own}
+    return keys

@@ -13,7 +13,7 @@ from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.evals.batch.batch import Batch, Ending, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.edival import judge as edival_judge
-from editloupe.evals.edival.judge import EdivalJudge, Instruments
+from editloupe.evals.edival.judge import EdivalInstruments, EdivalJudge
 from editloupe.judge import JudgeSettings
 from editloupe.rubrics.edival.rules import EdivalSettings, load_published
 from tests.evals.edival.stand_ins import Brightness, ColorFinder, MeanColor
@@ -23,9 +23,9 @@ COMMAND = "from tests.evals.edival.evaluate_once import main; main()"
 """The real command, but for what looks at the pictures."""
 
 
-def stand_ins(*_: Any) -> Instruments:
+def stand_ins(*_: Any) -> EdivalInstruments:
     """Instruments whose every figure can be worked out by hand."""
-    return Instruments(ColorFinder(), MeanColor(), Brightness())
+    return EdivalInstruments(ColorFinder(), MeanColor(), Brightness())
 
 
 def run(
@@ -33,7 +33,7 @@ def run(
     results: Path,
     out: Path,
     url: str,
-    instruments: Instruments | None = None,
+    instruments: EdivalInstruments | None = None,
     rules: EdivalSettings | None = None,
     settings: JudgeSettings = QUICK,
     concurrency: int = 2,

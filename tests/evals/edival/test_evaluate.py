@@ -16,7 +16,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.edival.files import write_json
-from editloupe.evals.edival.judge import Instruments
+from editloupe.evals.edival.judge import EdivalInstruments
 from editloupe.evals.edival.metrics import compute_figures
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
@@ -120,7 +120,7 @@ def test_quality_is_reported_with_its_base_and_luminance(place: Place, scripted:
 @pytest.mark.long
 def test_without_instruments_the_figures_are_left_out_and_said_so(place: Place, scripted: StartServer) -> None:
     s.put(place.results, "good", "multi", turns(*s.GOOD))
-    bare = Instruments(s.ColorFinder(), None, None)
+    bare = EdivalInstruments(s.ColorFinder(), None, None)
     evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url, bare)
     alike = place.outcome("good/multi/kitchen/1", CONSISTENCY)
     assert alike.score is None
@@ -272,12 +272,14 @@ def test_a_detector_that_fails_leaves_unjudged_what_needed_it_and_is_tried_again
 ) -> None:
     s.put(place.results, "good", "multi", turns(*s.GOOD))
     url = scripted(s.seeing).openai_url
-    evaluate(place.chains, place.results, place.out, url, Instruments(Broken(), s.MeanColor(), None))
+    evaluate(place.chains, place.results, place.out, url, EdivalInstruments(Broken(), s.MeanColor(), None))
     failed = place.outcome("good/multi/kitchen/2", FOLLOWING)
     assert isinstance(failed, Unjudged)
     assert "out of memory" in failed.detail
     assert place.label("good/multi/kitchen/1") == "yes"
-    again = evaluate(place.chains, place.results, place.out, url, Instruments(s.ColorFinder(), s.MeanColor(), None))
+    again = evaluate(
+        place.chains, place.results, place.out, url, EdivalInstruments(s.ColorFinder(), s.MeanColor(), None)
+    )
     assert place.label("good/multi/kitchen/2") == "yes"
     assert again.tally.held == 6, "turns 1 and 3 keep what they have but consistency, which needs the lamp"
 

@@ -16,7 +16,7 @@ from editloupe.cli.main import run
 from editloupe.cli.protocols import build_rewording_file
 from editloupe.evals.edival import judge as edival_judge
 from editloupe.evals.edival.files import write_json
-from editloupe.evals.edival.judge import Instruments
+from editloupe.evals.edival.judge import EdivalInstruments
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.edival.rules import load_published
 from editloupe.tools.contract import ToolError
@@ -127,7 +127,7 @@ def test_where_the_first_all_fail_alike_it_ends_unless_told_to_keep_going(
     capsys: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(edival_judge, "open_instruments", lambda *_: Instruments(Broken(), None, None))
+    monkeypatch.setattr(edival_judge, "open_instruments", lambda *_: EdivalInstruments(Broken(), None, None))
     given = arguments(scripted(s.seeing), folders, tmp_path / "run", "--criterion", "instruction_following")
     assert run([*given, "--quiet"]) == 2
     told = capsys.readouterr().err.strip().splitlines()

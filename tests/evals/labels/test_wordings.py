@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.labels.human import load_human_labels
+from editloupe.evals.labels.label_form import build_wording_key, find_wording_keys
 from editloupe.evals.labels.unjudged_run import write_unjudged_run
-from editloupe.evals.labels.wordings import build_wording_key, find_wording_keys
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.dlebench import DLEBENCH

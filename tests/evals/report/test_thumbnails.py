@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from editloupe.evals.report.thumbnails import CROP_SIDE, LONG_SIDE, Thumbnail, make_thumbnails
+from editloupe.evals.report.html_renderer import CROP_SIDE, LONG_SIDE, Thumbnail, make_thumbnails
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import Album
 from editloupe.types import Box, Edit, Judgement, Reason, Unjudged

@@ -7,11 +7,10 @@ from editloupe.evals.report.figures.agreement import (
     trust_overview,
     whiskers,
 )
-from editloupe.evals.report.figures.inline import Link, as_inline_svg
 from editloupe.evals.report.figures.manifests import area_curves, area_intervals, samples_by_type
 from editloupe.evals.report.figures.models import target_sizes, types_by_model
 from editloupe.evals.report.figures.scores import label_distribution, leaderboard, score_by_area, score_per_type
-from editloupe.evals.report.figures.style import as_png, as_svg, save
+from editloupe.evals.report.figures.style import Link, as_inline_svg, as_png, as_svg, save
 
 __all__ = [
     "Link",

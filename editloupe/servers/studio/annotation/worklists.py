@@ -16,9 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from editloupe.evals.labels.files import parse_label
-from editloupe.evals.labels.label_form import RubricForm, can_be_labelled
+from editloupe.evals.labels.label_form import WORDING, RubricForm, build_wording_key, can_be_labelled
 from editloupe.evals.labels.merge import format_score_label
-from editloupe.evals.labels.wordings import WORDING, build_wording_key
 from editloupe.evals.runs.run_folder import QUEUE_SUFFIX
 from editloupe.evals.stats.agreement import coefficients as statistics
 from editloupe.evals.stats.trust.label_queue import QUEUE_FILE, LabelQueue, QueuedEdit, draw_evenly

@@ -21,8 +21,8 @@ from editloupe.types import UserError
 
 
 @dataclass(frozen=True)
-class Opinion:
-    """What judge and people say on one criterion of an edit."""
+class CriterionCell:
+    """The verdicts of judge and people on one criterion of an edit."""
 
     criterion: str
     link: str
@@ -50,7 +50,7 @@ class ListRow:
     target: str
     """The box around all targets, as text."""
     link: str
-    opinions: Mapping[str, Opinion]
+    opinions: Mapping[str, CriterionCell]
     """By criterion; of a row by verdict there is one."""
     confidence: float | None
     steps: int | None
@@ -134,7 +134,7 @@ def _edit_row(open_run: OpenRun, query: ListQuery, row: EditTableRow) -> ListRow
     opinions = {}
     for criterion in row.cells.keys() | row.people.keys():
         cell, people = row.cells.get(criterion), row.people.get(criterion, {})
-        opinions[criterion] = Opinion(
+        opinions[criterion] = CriterionCell(
             criterion,
             edit_link(open_run.key, name, criterion, query),
             cell,
@@ -176,7 +176,7 @@ def _verdict_row(open_run: OpenRun, query: ListQuery, hit: TraceHit, links: Trac
     }
     people = {"label": hit.human, "score": hit.human_score, "place": hit.human_place}
     distance = _describe_distance(open_run, hit.criterion, judge, people) if hit.human else ""
-    opinion = Opinion(hit.criterion, link, judge, hit.human, 1, hit.human_place, distance)
+    opinion = CriterionCell(hit.criterion, link, judge, hit.human, 1, hit.human_place, distance)
     return ListRow(
         hit.name,
         hit.edit_id,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from editloupe.rubrics.kris import CATEGORIES, DUAL, GROUPS, IF, KNOWLEDGE_TYPES, KRIS, VC, VQ, WITH_KNOWLEDGE
-from editloupe.rubrics.kris.published import TITLE
+from editloupe.rubrics.kris.paper import TITLE
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.conformance import (
