@@ -195,6 +195,8 @@ MORE_SETTINGS = "More settings: editloupe settings; use --set KEY=VALUE"
 """The last line of the help of every command that has `--set` for the judge."""
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 """Errors of writing to a disk that is full or gone. Those with a file name are reported by the code that writes the file."""
+_UNUSABLE_PATH = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.EROFS)
+"""Errors of paths that the user named and that cannot be opened or looked up, whatever the command does with them."""
 _USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
 """The class that typer raises for a wrong option or argument; it is in a private module of typer."""
 
@@ -285,6 +287,8 @@ def run(arguments: list[str]) -> int:
         _discard_output()
         return 0
     except OSError as error:
+        if error.errno in _UNUSABLE_PATH and error.filename is not None:
+            return _print_error(f"{str(error.filename)[:200]} cannot be used: {error.strerror}")
         if error.errno not in _NO_SPACE:
             raise
         if error.filename is not None:

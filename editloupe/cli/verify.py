@@ -185,7 +185,6 @@ def _write_crops(crops: Iterator[tuple[str, Any]], folder: Path) -> None:
     from editloupe.pictures.encode import encode
 
     for name, pixels in crops:
-        folder.mkdir(parents=True, exist_ok=True)
         write_bytes(folder / f"{name}.jpg", encode(pixels, "jpeg"))
 
 

@@ -72,6 +72,12 @@ def test_a_step_summary_of_many_broken_outputs_stays_small(tmp_path: Path) -> No
     assert len(text.encode()) < 50_000
 
 
+def test_the_folder_of_thumbnails_may_have_a_name_that_is_no_text(tmp_path: Path) -> None:
+    folder = tmp_path / "thumbnails\udcff"
+    assert gate(POOR, tmp_path, "--pictures", str(folder), "--out", str(tmp_path / "gate.md")) == 4
+    assert "thumbnails%FF/sheet.jpg" in (tmp_path / "gate.md").read_text("utf-8")
+
+
 def test_power_needs_no_new_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = model_run(tmp_path / "old", {"old": SAME})
     assert run(["gate", "--against", str(old), "--drop", "5", "--power", "--max-edits", "60"]) == 0

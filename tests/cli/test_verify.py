@@ -178,6 +178,9 @@ def test_results_have_the_documented_form_and_labels_stay(
     assert {"text", "kind", "state", "evidence"} <= result["verdicts"][0]["claims"][0].keys()
     assert [*sqlite3.connect(folder / "run.sqlite").execute("SELECT * FROM units")] == before
     assert len(list((tmp_path / "crops").iterdir())) == result["contradicted"]
+    (tmp_path / "file").write_text("not a folder")
+    assert run(["verify", str(folder), "--crops", str(tmp_path / "file")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
 
 
 def test_a_second_run_measures_nothing_and_a_changed_run_only_what_is_new(

@@ -33,6 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     told = io.StringIO()
     with redirect_stdout(told), redirect_stderr(told):
         assert command(["batch", str(manifest), "--out", str(folder / "run"), "--judge", "rules", "--quiet"]) in (0, 3)
+        assert command(["verify", str(folder / "run")]) == 0
     with Run.write(folder / "run") as run:
         for name in ("f0", "f1"):
             made, album = judgement(folder, name)
@@ -251,6 +252,11 @@ KINDS: dict[str, Damage] = {
     "run is a file": as_file,
     "run is a link to itself": as_loop,
     "run removed": shutil.rmtree,
+    "claims empty": text("claims.sqlite", b""),
+    "claims garbage": text("claims.sqlite", b"hello" * 999),
+    "claims zeroed": lambda run: text("claims.sqlite", (run / "claims.sqlite").read_bytes()[:4096] + bytes(20_000))(
+        run
+    ),
     "labels torn": lambda run: os.truncate(run / "labels.jsonl", (run / "labels.jsonl").stat().st_size - 9),
     "labels garbage": text("labels.jsonl", b"{}\n\x00\x01\n"),
     "labels not UTF-8": text("labels.jsonl", b'{"edit_id": "\xff"}\n{}\n'),
@@ -271,7 +277,14 @@ def commands(folder: Path, all_of_them: bool) -> Iterator[list[str]]:
     yield ["compare", run, other]
     yield ["trace", run, "f0"]
     yield ["trace", run, "f0", "--json"]
+    yield ["traces", run, "--where", "contradicted > 0"]
     if all_of_them:
+        yield ["verify", run]
+        yield ["gate", run, "--against", other]
+        yield ["passport", run, other]
+        yield ["masks", run, "--out", str(folder / "masks")]
+        for kind in ("label-studio", "sft"):
+            yield ["export", run, "--format", kind, "--out", str(folder / kind)]
         for kind in ("text", "html", "json"):
             yield ["report", run, "--format", kind]
         yield ["report", run, other]
@@ -332,7 +345,7 @@ def judge_by_every_command(damage: Damage, whole: Path, tmp_path: Path, all_of_t
     for arguments in commands(tmp_path, all_of_them):
         code, out, err = outcome(arguments)
         what = " ".join(arguments).replace(str(tmp_path), "…")
-        if code not in (0, 2, 3):
+        if code not in range(6):
             faults.append(f"{what}: {code}")
         elif code == 2 and (
             err.count("\n") == 0 or not err.splitlines()[-1].startswith("editloupe: ") or len(err) > 2000
@@ -393,9 +406,24 @@ def test_nothing_that_was_there_is_lost_by_a_writer_that_cannot_read(whole: Path
         assert after == {path: data for path, data in before.items() if path.name != "run.lock"}
 
 
-def test_an_id_beyond_any_file_name_is_no_run() -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "NAME"],
+        ["agree", "NAME"],
+        ["gate", "NAME", "--against", "run"],
+        ["passport", "NAME", "run"],
+        ["stress", "NAME", "--out", "run", "--judge", "rules"],
+        ["batch", "edits.jsonl", "--out", "NAME", "--judge", "rules"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_name_beyond_any_file_name_is_one_sentence(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for name in ("x" * 5000, "a\udcffb", "/dev/null", "/proc/self/mem"):
-        code, _, err = outcome(["report", name])
+        code, _, err = outcome([name if word == "NAME" else word for word in arguments])
         assert code == 2
-        assert err.startswith("editloupe: ")
+        assert err.splitlines()[-1].startswith("editloupe: ")
         err.encode(sys.getfilesystemencoding(), "surrogateescape")

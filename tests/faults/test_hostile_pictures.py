@@ -22,6 +22,7 @@ from editloupe import Edit, Judge
 from editloupe.evals.batch.local_executor import judge_job
 from editloupe.evals.batch.planner import Planner
 from editloupe.evals.runs.store import Run
+from editloupe.evals.stress.variants import choose_variants, with_variants
 from editloupe.pictures import memory_budget
 from editloupe.pictures.decode import Album, Picture, declared_pixels, decode, hash_file, open_picture
 from editloupe.pictures.encode import EncodingLimits
@@ -419,3 +420,10 @@ def test_sixteen_pairs_of_24_megapixels_stay_within_the_budget(scripted: StartSe
     judged, kilobytes = map(int, done.stdout.split())
     assert judged == 16
     assert kilobytes < 2_200_000
+
+
+def test_a_picture_too_wide_for_jpeg_has_no_jpeg_variant(tmp_path: Path) -> None:
+    wide = save(np.tile(textured(80, 8), (1, 900, 1)), tmp_path / "wide.png")
+    edit = Edit(source=wide, edited=wide, instruction="Paint it red")
+    made = [edit.id for edit in with_variants([edit], choose_variants(["jpeg", "brighter"]), tmp_path / "variants")]
+    assert made == [edit.id, f"{edit.id}~brighter"]

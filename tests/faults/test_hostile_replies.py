@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import random
@@ -14,15 +15,24 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged
+from editloupe.agent.asker import Asker
+from editloupe.agent.open_model import open_chat
 from editloupe.agent.replies.answers import LONGEST_REPLY, MOST_CALLS, Malformed, parse_object, parse_reply
 from editloupe.agent.replies.sections import MOST_MARKS
 from editloupe.agent.rules.instructions import parse_instruction
+from editloupe.judge.claims.claim_model import ModelExtractor
+from editloupe.judge.claims.claim_patterns import read_claims
+from editloupe.judge.claims.claim_records import ClaimState, Statement
+from editloupe.judge.claims.pixel_facts import Instruments, PairFacts
+from editloupe.judge.claims.verdict_claims import MOST_CLAIMS, SpokenPart, SpokenVerdict, check_words
 from editloupe.rubrics.edival.reading import read_instruction
 from editloupe.rubrics.model import Label, LabelAnswer, NumberAnswer, TextAnswer
 from editloupe.rubrics.protocol import MissingInput
+from editloupe.tools.contract import Frame
 from editloupe.tools.read_text import ABOUT_TEXT
+from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
-from tests.drawn_pictures import edit_pair
+from tests.drawn_pictures import edit_pair, textured
 from tests.faults.hostile import GIVEN, NAMES, NOTHING, PROSE, RUBRICS, THOUGHTS, hostile
 from tests.scripted import say
 
@@ -302,3 +312,81 @@ def test_hostile_replies_through_the_real_clients_leave_the_edit_unjudged(
 
 def test_the_scale_of_the_numbers_is_the_rubrics_own() -> None:
     assert parse_reply('{"score": 4}', NumberAnswer(low=1, high=3)).answer is None
+
+
+FRAME = Frame((160, 120), (160, 120), False)
+CUP = Edit(source="a.png", edited="b.png", instruction="Change the color of the cup to red")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "the rest of the picture " + " " * 300_000 + "x",
+        "the two pictures " + "\t" * 300_000 + "x",
+        "tool " * 60_000,
+        "the a " * 60_000,
+        "it differs in the " * 20_000,
+    ],
+    ids=lambda words: words[:16],
+)
+def test_claims_are_read_in_time_that_does_not_grow_with_the_square_of_the_words(words: str) -> None:
+    """With patterns that look at the whole text from every word, each of these would take hours."""
+    read = read_claims([Statement(words, 0, FRAME, ())], CUP)
+    assert not read.claims
+    assert read.unparsed
+
+
+NUMBER = "9" * 500
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"The cup at [-{NUMBER}, 0, 50, 50] changed.",
+        f"The cup at [0, -{NUMBER}, 50, {NUMBER}] changed.",
+        f"There are {NUMBER} cups.",
+        f"The number of cups changed from {NUMBER * 10} to {NUMBER * 10}.",
+        f"The tool found {NUMBER} differences.",
+    ],
+    ids=lambda words: words[:16],
+)
+def test_numbers_beyond_all_measure_are_no_claims_that_can_be_checked(words: str) -> None:
+    pictures = textured()
+    facts = PairFacts(pictures, pictures, Instruments(ToolSettings(read_text="off")))
+    spoken = SpokenVerdict((SpokenPart((Statement(words, 0, FRAME, ()),), "", None),), 0)
+    states = {checked.state for checked in check_words(spoken, "instruction_following", CUP, facts).claims}
+    assert states <= {ClaimState.NOT_CHECKABLE}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"kind": []},
+        {"kind": {}},
+        {"picture": []},
+        {"value": {}},
+        {"count": 10**400},
+        {"box": [float("-inf"), 0, 10, 10]},
+        {"box": [0, 0, 10**400, 5]},
+        {"box": [[], {}, None, "x"]},
+    ],
+    ids=str,
+)
+def test_a_claim_of_an_extractor_with_odd_values_is_left_out_or_not_checkable(
+    odd: dict[str, Any], scripted: StartServer
+) -> None:
+    claim = {"words": "the cup is red", "kind": "region_changed", "picture": "edited", "value": "red", **odd}
+    server = scripted(say(json.dumps({"claims": [claim]}).replace("-Infinity", "-1e999")))
+    asker = Asker(open_chat("openai:gpt-4.1", server.openai_url, JudgeSettings()), "x")
+    found = asyncio.run(ModelExtractor(asker).extract([Statement("the cup is red", 0, FRAME, ())], CUP))
+    assert all(claim.place in ("", "lost") for claim in found)
+
+
+def test_a_judge_that_claims_without_end_is_checked_to_a_limit() -> None:
+    pictures = textured()
+    facts = PairFacts(pictures, pictures, Instruments(ToolSettings(read_text="off")))
+    words = "The cup at [10, 10, 40, 30] changed. " * (MOST_CLAIMS + 50)
+    spoken = SpokenVerdict((SpokenPart((Statement(words, 0, FRAME, ()),), "Wrong Action", None),), 0)
+    checked = check_words(spoken, "instruction_following", CUP, facts)
+    assert len(checked.claims) == MOST_CLAIMS + 1, "and what the label itself claims"
+    assert len(checked.unparsed) == 50

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from editloupe._util.text import number_of
+from editloupe._util.text import number_of, shorten
 from editloupe.evals.batch.batch import Batch, Edits, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.gate.broken_outputs import BrokenOutput, find_broken, name_missing
@@ -492,8 +492,8 @@ def _require_same_judge(first: RunTable, second: RunTable) -> None:
     require_same_protocol(first, second)
     if not is_same_judge(first, second):
         raise UserError(
-            f"{first.name} and {second.name} were judged differently ({first.title}; {second.title}), so a difference could "
-            "come from the judge: judge both alike"
+            f"{first.name} and {second.name} were judged differently ({shorten(first.title)}; {shorten(second.title)}), so a "
+            "difference could come from the judge: judge both alike"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -42,7 +43,7 @@ def save_pictures(result: GateResult, folder: Path, url: str | None = None) -> d
         Addresses of thumbnails by the path of their picture, and that of the sheet as `sheet`. Empty if no edit lost.
     """
     make_folder(folder)
-    base = url.rstrip("/") if url else quote(folder.as_posix())
+    base = url.rstrip("/") if url else quote(os.fsencode(folder.as_posix()))
     links: dict[str, str] = {}
     rows = []
     for number, edit in enumerate(result.worst, start=1):

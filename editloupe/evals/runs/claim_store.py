@@ -101,7 +101,7 @@ class ClaimStore:
             self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         except sqlite3.Error as error:
             raise UserError(
-                f"{self._file} cannot be {'written' if write else 'read'} ({error}); delete it to start anew"
+                f"{self._file} cannot be {'written' if write else 'read'} ({error}); delete it and run verify again"
             ) from None
 
     @classmethod
@@ -142,12 +142,12 @@ class ClaimStore:
         """Return the checked claims of a verdict; None if it was not checked since it was judged."""
         query = "SELECT record FROM verified JOIN checks USING (key) WHERE name = ? AND asked = ? AND repeat = ?"
         row = self.execute(f"{query} AND finished_at = ?", (name, asked, repeat, finished_at))
-        return None if row is None else json.loads(row[0])
+        return None if row is None else _parse_record(row[0])
 
     def record(self, key: str) -> Mapping[str, Any] | None:
         """Return a check by its key; None if there is none."""
         row = self.execute("SELECT record FROM checks WHERE key = ?", (key,))
-        return None if row is None else json.loads(row[0])
+        return None if row is None else _parse_record(row[0])
 
     def put(self, unit: Unit, setup: tuple[str, str], key: str, tools: int, record: Mapping[str, Any]) -> None:
         """Store the check of a verdict; it is on disk when this returns.
@@ -178,12 +178,18 @@ class ClaimStore:
             with self._turn:
                 row = self._connection.execute(query, values).fetchone()
         except sqlite3.Error as error:
-            raise UserError(f"{self._file} cannot be written ({error})") from None
+            raise self._name_failure(error) from None
         return None if row is None else tuple(row)
 
     def counts(self) -> Iterator[ClaimCounts]:
         """Yield the results of all verdicts, also of those that were judged again since."""
-        yield from map(ClaimCounts._make, self._connection.execute(_COUNTS))
+        try:
+            yield from map(ClaimCounts._make, self._connection.execute(_COUNTS))
+        except sqlite3.Error as error:
+            raise self._name_failure(error) from None
+
+    def _name_failure(self, error: sqlite3.Error) -> UserError:
+        return UserError(f"{self._file} cannot be used ({error}); if it is damaged, delete it and run verify again")
 
 
 class ClaimReplies:
@@ -227,6 +233,15 @@ def read_counts(folder: Path) -> dict[tuple[str, str, int], ClaimCounts]:
         return {}
     with closing(store):
         return {(count.name, count.asked, count.repeat): count for count in store.counts()}
+
+
+def _parse_record(text: str) -> Mapping[str, Any] | None:
+    """Return a stored check; None if it is damaged."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError, TypeError):
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("claims"), list) else None
 
 
 def _outcome_key(unit: Unit) -> str:

@@ -25,6 +25,7 @@ OF_CONFIGURATION = "asked IN (SELECT asked FROM configurations WHERE configurati
 _OUTCOME_FIELD = "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.{}') END"
 _NUMBERS = ("score", "score_100", "cost")
 _COUNTS = ("repeat", "requests", "input_tokens", "output_tokens")
+_TEXTS = ("criterion", "protocol", "mode", "judge")
 _FITS = " AND ".join(
     (
         "json_extract(outcome, '$.status') IS status",
@@ -33,13 +34,14 @@ _FITS = " AND ".join(
         *(f"typeof({name}) IN ('real', 'integer', 'null')" for name in _NUMBERS),
         *(f"typeof({name}) = 'integer'" for name in _COUNTS),
         "typeof(seconds) IN ('real', 'integer')",
+        *(f"typeof({name}) = 'text'" for name in _TEXTS),
     )
 )
 _DAMAGED = (
     f"CASE WHEN CASE WHEN json_valid(outcome) THEN {_FITS} ELSE 0 END THEN NULL "
     "ELSE coalesce(name, '?') || ', ' || coalesce(criterion, '?') END"
 )
-"""Names a damaged row: its outcome is unreadable or of another unit, or a number is not a number."""
+"""Names a damaged row: its outcome is unreadable or of another unit, or a value has another type."""
 _COLUMNS = {
     "edit": "name",
     "damaged": _DAMAGED,
@@ -62,7 +64,10 @@ class AnswerMark(NamedTuple):
 
 
 class VerdictRecord(NamedTuple):
-    """An answer with columns of its unit, as the index of a run stores it. A damaged number is None, a damaged count 0."""
+    """An answer with columns of its unit, as the index of a run stores it.
+
+    A damaged number is None, a damaged count 0, a damaged text a question mark.
+    """
 
     answer: int
     edit: int
@@ -135,6 +140,12 @@ _SPECIAL_COLUMNS = {
         name: f"CASE WHEN typeof({name}) IN ('real', 'integer') THEN {name}{otherwise} END"
         for names, otherwise in ((("score", "score_100", "cost"), ""), (_TOTALS, " ELSE 0"))
         for name in names
+    },
+    **{
+        name: "CASE WHEN typeof({0}.{1}) = 'text' THEN {0}.{1} ELSE '?' END".format(
+            "answers" if name in _ANSWER_COLUMNS else "units", name
+        )
+        for name in _TEXTS
     },
 }
 _VERDICT_RECORDS = "SELECT {} FROM answers CROSS JOIN units ON units.unit = answers.unit".format(

@@ -31,6 +31,8 @@ FOLDER = "variants"
 WINDOW = 64
 """Neighbouring edits among which another instruction and another picture are looked for."""
 BORDER = 4
+LONGEST_JPEG = 65_500
+"""Pixels of the longest side that a JPEG file can have."""
 CELLS = 6
 """A damaged region is a cell of a grid with this many rows and columns."""
 
@@ -187,7 +189,9 @@ def _redraw(
 ) -> Make:
     """Return a function that replaces the edited picture by a drawing made from its pixels."""
 
-    def make(context: StressContext) -> Edit:
+    def make(context: StressContext) -> Edit | None:
+        if suffix == ".jpg" and max(open_picture(context.edit.edited).size) > LONGEST_JPEG:
+            return None
         path = context.save(name, lambda: draw(context, _pixels(context.edit.edited)), suffix, file)
         return context.edit.model_copy(update={"edited": path})
 

@@ -89,7 +89,7 @@ def _read_item(item: Mapping[str, Any], statements: Sequence[Statement]) -> Clai
     """Return a claim; None if its words are not in the text or it lacks what its kind needs."""
     words, kind = str(item.get("words") or "").strip(), item.get("kind")
     statement = next((statement for statement in statements if words and words in statement.text), None)
-    if statement is None or kind not in _KINDS:
+    if statement is None or not isinstance(kind, str) or kind not in _KINDS:
         return None
     side: Side = item["picture"] if item.get("picture") in ("source", "edited") else ""
     value = str(item.get("value") or "")

@@ -6,6 +6,7 @@ but fits no pattern is counted, so that a reader knows how much was not checked.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,13 +28,15 @@ from editloupe.tools.geometry import round_outwards
 from editloupe.types import Box, Edit
 
 Kind = ClaimKind
-VERSION = "2"
+VERSION = "3"
 """Raised when the same words give other claims."""
 
+LONGEST_CLAUSE = 600
+"""Characters of a clause from which it is not read: some patterns take a time that grows with the square of its length."""
 SLACK = 1.05
 """By how much a position may exceed the picture."""
 _END = re.compile(
-    r"(?<=[.!?;])[\"”]?\s+|\n+|,?\s+(?:but|while|whereas|although|however|therefore)\s+|,\s+(?:and|so|with)\s+"
+    r"\s{4,}|(?<=[.!?;])[\"”]?\s+|\n+|,?\s+(?:but|while|whereas|although|however|therefore)\s+|,\s+(?:and|so|with)\s+"
     r"|\s+and\s+(?=(?:nothing|everything|no other|the rest|all other)\b)|\s*→\s*"
 )
 _NO_CLAIM = re.compile(
@@ -47,6 +50,7 @@ _NO_CLAIM = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _NUMBER = r"-?\d+(?:\.\d+)?"
+_DIGITS = r"\d{1,9}"
 _BOX = re.compile(rf"[\[(]\s*({_NUMBER})\s*,\s*({_NUMBER})\s*,\s*({_NUMBER})\s*,\s*({_NUMBER})\s*[\])]")
 _NTH = re.compile(r"\b(?:difference|place|crop|region|change)\s+(?:no\.?\s*|number\s+|#)?(\d{1,2})\b", re.IGNORECASE)
 _EDITED = re.compile(
@@ -57,12 +61,12 @@ _SOURCE = re.compile(
 )
 
 _PICTURES = r"(?:pictures?|images?|photos?|scenes?)"
-_COUNT = rf"(?P<count>\d+|no|{'|'.join(word for word in NUMBERS)})"
+_COUNT = rf"(?P<count>{_DIGITS}|no|{'|'.join(word for word in NUMBERS)})"
 _THINGS = r"(?:(?!differences?\b)[a-z]+\s+){0,2}(?:differences?|places?|regions?|changes?)"
 _TOOL_SHOWS = re.compile(
     rf"\b(?:tool|comparison|localize_differences|localizer)\b[^.]*?\b(?:shows?|showed|lists?|listed|finds?|found|reports?|reported"
     rf"|returns?|returned|sees?|saw)\s+(?:only\s+|just\s+|exactly\s+)?{_COUNT}\s+{_THINGS}\b"
-    rf"|\b(?:they|pictures|images|two)\s+differ\s+in\s+(?:only\s+)?(?P<differ>\d+|{'|'.join(NUMBERS)})\s+(?:region|place)s?\b",
+    rf"|\b(?:they|pictures|images|two)\s+differ\s+in\s+(?:only\s+)?(?P<differ>{_DIGITS}|{'|'.join(NUMBERS)})\s+(?:region|place)s?\b",
     re.IGNORECASE,
 )
 _CHANGED = (
@@ -136,8 +140,9 @@ _THERE = re.compile(
 )
 _HOW_MANY = re.compile(
     rf"\bthere\s+(?:are|is)\s+(?:now\s+|exactly\s+|only\s+|still\s+)*{_COUNT}\s+(?P<object>[a-z][\w' -]{{1,40}}?)"
-    r"(?=\s+(?:in|at|on|now|visible|left)\b|[.,;]|$)|\b(?:number|count)\s+of\s+(?P<object2>[a-z][\w' -]{1,40}?)\s+"
-    r"(?:is\s+(?:now\s+)?|changed\s+from\s+(?P<old>\d+)\s+to\s+)(?P<new>\d+)\b",
+    r"(?=\s+(?:in|at|on|now|visible|left)\b|[.,;]|$)"
+    r"|\b(?:number|count)\s+of\s+(?P<object2>[a-z][\w' -]{1,40}?)\s+"
+    rf"(?:is\s+(?:now\s+)?|changed\s+from\s+(?P<old>{_DIGITS})\s+to\s+)(?P<new>{_DIGITS})\b",
     re.IGNORECASE,
 )
 _COLOURS = "|".join(sorted((*BASIC, *SYNONYMS), key=len, reverse=True))
@@ -242,6 +247,9 @@ def read_claims(statements: Sequence[Statement], edit: Edit) -> ReadClaims:
     unparsed: list[str] = []
     for statement in statements:
         for text, start in split_clauses(statement.text):
+            if len(text) > LONGEST_CLAUSE:
+                unparsed.append(text)
+                continue
             if _NO_CLAIM.search(text) or not _WORD.search(text):
                 continue
             clause = _locate(_Clause(text, start, statement, request.target if request else ""))
@@ -300,10 +308,15 @@ def locate_box(numbers: Sequence[Any], statement: Statement) -> tuple[Box | None
     """Convert a position in a judge's words to pixels of the source picture; None and `lost` if that is not possible."""
     try:
         x1, y1, x2, y2 = (float(number) for number in numbers)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None, "lost"
     frame = statement.frame
-    if frame is None or not (x2 > x1 and y2 > y1) or x2 > SLACK * frame.limits[0] or y2 > SLACK * frame.limits[1]:
+    if (
+        frame is None
+        or not (x2 > x1 > -math.inf and y2 > y1 > -math.inf)
+        or x2 > SLACK * frame.limits[0]
+        or y2 > SLACK * frame.limits[1]
+    ):
         return None, "lost"
     box = round_outwards(frame.to_original((x1, y1, x2, y2))).clamped(*frame.size)
     return box, "box" if box else "lost"

@@ -67,7 +67,7 @@ class Claim(Record):
     box: Box | None = None
     subject: str = ""
     value: str = ""
-    count: int | None = None
+    count: int | None = Field(default=None, ge=0, lt=10**9)
     shown: tuple[int, ...] = ()
 
 

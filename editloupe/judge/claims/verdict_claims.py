@@ -14,6 +14,8 @@ from editloupe.judge.claims.pixel_facts import Instruments, PairFacts
 from editloupe.pictures.decode import Album
 from editloupe.types import Edit, Sha, Trace, Verdict
 
+MOST_CLAIMS = 100
+"""Claims that are checked in the words that led to one label. A detector may look for the object of each."""
 FindMore = Callable[[Sequence[Statement], Edit], Sequence[Claim]]
 """Returns further claims in some statements, such as a model's."""
 
@@ -34,7 +36,7 @@ class SpokenVerdict(NamedTuple):
 
 
 class CheckedVerdictClaims(NamedTuple):
-    """The checked claims of a verdict, and the statements in which no claim was found."""
+    """The checked claims of a verdict, and the statements in which no claim was found or that were too many."""
 
     claims: tuple[CheckedClaim, ...]
     unparsed: tuple[str, ...]
@@ -99,6 +101,8 @@ def check_words(
             known = {_identify(claim) for claim in claims}
             claims += [claim for claim in more if _identify(claim) not in known]
             left = [text for text in left if not any(claim.text in text or text in claim.text for claim in more)]
+        left += [claim.text for claim in claims[MOST_CLAIMS:]]
+        del claims[MOST_CLAIMS:]
         if criterion in CRITERIA and (label := read_label(part.label)):
             claims.append(label)
         checked += [check_claim(claim, facts, about) for claim in claims]
