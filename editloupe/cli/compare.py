@@ -98,7 +98,10 @@ def compare(
         blocks = tuple(block for models_compared in comparison for block in model_blocks(models_compared, titles))
     else:
         blocks = tuple(comparison_blocks(comparison, titles))
-    lines = (f"{table.name}: {passport.line}" for table, passport in zip(tables, passports, strict=True))
+    lines = (
+        f"{' · '.join(filter(None, (table.name, table.short_name)))}: {passport.line}"
+        for table, passport in zip(tables, passports, strict=True)
+    )
     blocks = (*blocks, Points(tuple(lines)))
     deliver(as_markdown(blocks) if kind == "md" else as_text(blocks, choose_width(out, WIDTH)), out)
 

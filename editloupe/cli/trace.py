@@ -217,10 +217,13 @@ def _render_story(
     title = f"edit {one_line(edit.id)}{maker}"
     parts: list[RenderableType] = [Panel(head, title=Text(title), title_align="left")]
     several = len({(unit.configuration, unit.asked) for unit, _ in stories if unit.criterion == first.criterion}) > 1
+    names = {own.name: own.short_name for own in run.configurations()} if several else {}
     noted: set[str] = set()
     for unit, traces in stories:
         name = unit.criterion + (f", repeat {unit.repeat}" if unit.repeat else "")
-        name += f" · {_format_judge(unit)} · {unit.configuration or 'unknown configuration'}" if several else ""
+        if several:
+            short = names.get(unit.configuration or "", unit.configuration)
+            name += f" · {short or 'unknown configuration'} · {_format_judge(unit)}"
         parts.append(Rule(Text(one_line(name), style="bold"), align="left"))
         for trace in traces:
             if trace.part:
@@ -293,7 +296,7 @@ def _render_verdict(unit: Unit, traces: Sequence[Trace]) -> RenderableType:
     facts = [
         _format_tokens(outcome.usage),
         _format_milliseconds(unit.seconds),
-        "" if unit.cost is None else f"${unit.cost:.4f}",
+        f"${unit.cost:.4f}" if unit.cost else "",
     ]
     tail = Text(f"  {outcome.steps} step{'s' * (outcome.steps != 1)} · {' · '.join(filter(None, facts))}", style="dim")
     if not isinstance(outcome, Verdict):

@@ -6,7 +6,7 @@ import csv
 import io
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,12 +22,27 @@ if TYPE_CHECKING:
     from editloupe.evals.traces import FoundTraces, TraceHit
 
 FORMATS = ("text", "json", "csv")
-SHOWN = ("id", "model", "criterion", "repeat", "label", "confidence", "human", "turns", "tools", "cost")
+SHOWN = (
+    "id",
+    "model",
+    "criterion",
+    "configuration",
+    "repeat",
+    "label",
+    "confidence",
+    "human",
+    "turns",
+    "tools",
+    "cost",
+)
 SOMETIMES = ("model", "repeat", "confidence", "human", "cost")
 """Columns that are left out of the printed list if no row has anything in them."""
+SHORTENED_LAST = ("id", "label", "human")
+LEFT_OUT_FIRST = ("tools", "turns", "cost")
+"""Columns that a narrow terminal does not get, in this order, if those above would be cut too short otherwise."""
 UNLIMITED = 10_000
 """Width of the list if it does not go to a terminal."""
-NARROWEST_COLUMN = 8
+NARROWEST_COLUMN, NARROWEST_LABEL, ILLEGIBLE = 8, 14, 3
 PATIENCE = 1.0
 """Seconds after which a message says that an index is being built."""
 
@@ -90,45 +105,75 @@ def _format_result(result: FoundTraces, kind: str, stats: bool, limit: int | Non
         yield "\n]}\n"
         return
     columns = ("run", *SHOWN) if several else SHOWN
+    names = _name_configurations(result.folders)
     if kind == "csv":
         yield _format_csv_line(columns)
-        yield from (_format_csv_line([_build_cells(hit)[name] for name in columns]) for hit in _first(result, limit))
+        for hit in _first(result, limit):
+            yield _format_csv_line([_build_cells(hit, names)[name] for name in columns])
         return
-    rows = [[_format_cell(_build_cells(hit)[name]) for name in columns] for hit in _first(result, limit)]
+    rows = [[_format_cell(_build_cells(hit, names)[name]) for name in columns] for hit in _first(result, limit)]
     room = choose_width(None, UNLIMITED)
-    used = [
-        number
+    natural = {
+        columns[number]: max(len(columns[number]), *map(len, column))
         for number, column in enumerate(zip(*rows, strict=True))
         if room == UNLIMITED or _says_something(columns[number], column)
-    ]
-    table = [[row[number] for number in used] for row in (columns, *rows)] if rows else []
-    widths = _fit_widths([max(map(len, column)) for column in zip(*table, strict=True)], room)
-    for cells in table:
+    }
+    fitted = _fit_widths(natural, room)
+    widths = list(fitted.values())
+    for row in (columns, *rows) if rows else ():
+        cells = [cell for name, cell in zip(columns, row, strict=True) if name in fitted]
         short = (
             cell if len(cell) <= width else f"{cell[: width - 1]}…" for cell, width in zip(cells, widths, strict=True)
         )
         yield "  ".join(cell.ljust(width) for cell, width in zip(short, widths, strict=True)).rstrip() + "\n"
     limited = f", of which {len(rows)} {'is' if len(rows) == 1 else 'are'} shown" if len(rows) < total else ""
     tell(f"{total} of {result.searched} verdicts fit{limited}")
+    if left_out := [name for name in natural if name not in fitted]:
+        tell(f"not printed on a terminal of {room} columns: {', '.join(left_out)}")
 
 
 def _says_something(name: str, column: Sequence[str]) -> bool:
     """Return whether a column of the list is worth its width: models, repeats, people and cost may all be the same."""
-    return name not in SOMETIMES or any(cell not in ("-", "0") for cell in column)
+    if name == "configuration":
+        return len(set(column)) > 1
+    return name not in SOMETIMES or any(cell not in ("-", "0", "0.0000") for cell in column)
 
 
-def _fit_widths(widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths of columns, the widest shortened first until all fit into a line.
+def _fit_widths(natural: Mapping[str, int], room: int) -> dict[str, int]:
+    """Return the widths of columns that fit into a line: some are left out, then the widest are shortened, labels last.
 
-    >>> _fit_widths([10, 30, 6], 40)
-    [10, 20, 6]
-    >>> _fit_widths([30, 30], 10)
-    [8, 8]
+    >>> _fit_widths({"id": 10, "tools": 30, "turns": 5}, 40)
+    {'id': 10, 'tools': 21, 'turns': 5}
+    >>> _fit_widths({"criterion": 22, "label": 20, "tools": 20}, 32)
+    {'criterion': 10, 'label': 20}
+    >>> _fit_widths({"criterion": 22, "label": 20}, 18)
+    {'criterion': 8, 'label': 8}
     """
-    fitted = list(widths)
-    while fitted and sum(fitted) + 2 * (len(fitted) - 1) > room and max(fitted) > NARROWEST_COLUMN:
-        fitted[fitted.index(max(fitted))] -= 1
+    fitted = dict(natural)
+
+    def excess() -> int:
+        return sum(fitted.values()) + 2 * (len(fitted) - 1) - room
+
+    least = {name: NARROWEST_LABEL if name in SHORTENED_LAST else NARROWEST_COLUMN for name in natural}
+    for name in LEFT_OUT_FIRST:
+        if sum(min(width, least[other]) + 2 for other, width in fitted.items()) - 2 > room:
+            fitted.pop(name, None)
+    for group in ([name for name in fitted if name not in SHORTENED_LAST], list(fitted), None):
+        floor = dict.fromkeys(fitted, ILLEGIBLE) if group is None else least
+        while excess() > 0 and (wide := [name for name in group or fitted if fitted[name] > floor[name]]):
+            fitted[max(wide, key=lambda name: fitted[name])] -= 1
     return fitted
+
+
+def _name_configurations(folders: Iterable[Path]) -> dict[tuple[Path, str | None], str]:
+    """Return the short names of the runs' configurations, which `--configuration` takes."""
+    from editloupe.evals.runs.store import Run
+
+    names: dict[tuple[Path, str | None], str] = {}
+    for folder in folders:
+        with Run.open(folder) as run:
+            names |= {(folder, own.name): own.short_name for own in run.configurations()}
+    return names
 
 
 def _first(result: FoundTraces, limit: int | None) -> Iterable[TraceHit]:
@@ -141,7 +186,7 @@ def _format_cell(cell: Any) -> str:
     return "-" if cell in (None, "") else one_line(str(cell))
 
 
-def _build_cells(hit: TraceHit) -> dict[str, Any]:
+def _build_cells(hit: TraceHit, names: Mapping[tuple[Path, str | None], str]) -> dict[str, Any]:
     """Return the cells of a row; None and an empty text mean unknown or missing."""
     tools = " ".join(f"{tool}×{calls}" if calls > 1 else tool for tool, calls in hit.tools.items())
     return {
@@ -149,6 +194,7 @@ def _build_cells(hit: TraceHit) -> dict[str, Any]:
         "id": hit.name,
         "model": hit.model,
         "criterion": hit.criterion,
+        "configuration": names.get((hit.folder, hit.configuration), hit.configuration),
         "repeat": hit.repeat,
         "label": hit.label or f"unjudged ({hit.reason})",
         "confidence": None if hit.confidence is None else f"{hit.confidence:.2f}",

@@ -31,6 +31,7 @@ def test_hits_are_a_plain_table_whose_ids_open_traces(run: Path, capsys: pytest.
         "id",
         "model",
         "criterion",
+        "configuration",
         "repeat",
         "label",
         "confidence",
@@ -45,15 +46,31 @@ def test_hits_are_a_plain_table_whose_ids_open_traces(run: Path, capsys: pytest.
     assert command(["trace", str(run), line.split()[0]]) == 0
 
 
+@pytest.mark.parametrize("width", [60, 72, 100])
 def test_on_a_terminal_the_list_keeps_to_its_width(
+    width: int, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editloupe.cli.traces.choose_width", lambda out, otherwise: width)
+    other = write_run(tmp_path / "other", [Told("a-cup-with-a-long-name", "Flawless Execution")], "openai:gpt-5-mini")
+    assert command(["traces", str(run), str(other)]) == 0
+    told = capsys.readouterr()
+    head, *lines = told.out.splitlines()
+    assert max(map(len, (head, *lines))) <= width
+    assert len(lines) == 4
+    left_out = "tools" not in head
+    assert left_out == (width < 100)
+    assert (f"not printed on a terminal of {width} columns: turns, tools" in told.err) == left_out
+
+
+def test_labels_are_shortened_last(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("editloupe.cli.traces.choose_width", lambda out, otherwise: 72)
+    monkeypatch.setattr("editloupe.cli.traces.choose_width", lambda out, otherwise: 90)
     assert command(["traces", str(run)]) == 0
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == ["id", "model", "criterion", "label", "human", "turns", "tools"]
-    assert max(map(len, lines)) <= 72
-    assert any("…" in line for line in lines)
+    assert "Over Modification" in capsys.readouterr().out
+    monkeypatch.setattr("editloupe.cli.traces.choose_width", lambda out, otherwise: 10_000)
+    assert command(["traces", str(run)]) == 0
+    assert "…" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", [["--json"], ["--format", "json"], ["--json", "--format", "json"]])

@@ -20,6 +20,7 @@ LOW, HIGH, SD = " low", " high", " SD"
 """Suffixes of the columns of an interval and a standard deviation."""
 _ESCAPES = {
     "\\": r"\textbackslash{}",
+    "\0": "{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "|": r"\textbar{}",
@@ -104,12 +105,17 @@ def _merge_cell(row: Sequence[Cell], index: int, ends: Sequence[int | None] | No
 
 
 def latex_text(text: str) -> str:
-    r"""Escape text for LaTeX, on one line.
+    r"""Escape text for LaTeX, on one line. Text between backticks is set as code.
 
-    >>> print(latex_text("50 % of a_b – √2"))
-    50 \% of a\_b -- $\surd$2
+    >>> print(latex_text("50 % of a_b – √2, see `compare --models`"))
+    50 \% of a\_b -- $\surd$2, see \texttt{compare -{}-models}
     """
-    return "".join(_ESCAPES.get(c) or _SYMBOLS.get(c, c) for c in one_line(text))
+    parts = one_line(text).replace("--", "-\0-").split("`")
+    escaped = ["".join(_ESCAPES.get(c) or _SYMBOLS.get(c, c) for c in part) for part in parts]
+    if len(parts) % 2:  # backticks are in pairs
+        escaped[1::2] = [rf"\texttt{{{code}}}" for code in escaped[1::2]]
+        return "".join(escaped)
+    return "`".join(escaped)
 
 
 def to_latex(section: PrintedTable) -> str:

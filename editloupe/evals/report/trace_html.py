@@ -116,7 +116,7 @@ class _Page:
         apart = ' class="apart"' if differs else ""
         parts.append(f"<p{apart}>People: <strong>{for_html(human)}</strong></p>" if human else "")
         facts = ["1 step" if outcome.steps == 1 else f"{outcome.steps} steps", _format_tokens(outcome.usage)]
-        facts += [] if unit.cost is None else [f"${unit.cost:.4f}"]
+        facts += [f"${unit.cost:.4f}"] if unit.cost else []
         parts.append(f'<p class="soft">{" · ".join(filter(None, facts))}</p>')
         yield f'<section class="card">{"".join(parts)}</section>'
         rationale = outcome.rationale if isinstance(outcome, Verdict) else ""

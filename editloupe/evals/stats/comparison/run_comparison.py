@@ -402,7 +402,10 @@ def require_same_protocol(*tables: RunTable) -> None:
 def _name_runs(first: RunTable, second: RunTable) -> dict[str, str]:
     names = (first.name, second.name) if first.name != second.name else (str(first.folder), str(second.folder))
     if names[0] == names[1] and first.configuration != second.configuration:
-        names = (f"{names[0]}, {first.configuration}", f"{names[1]}, {second.configuration}")
+        names = (
+            f"{names[0]}, {first.short_name or first.configuration}",
+            f"{names[1]}, {second.short_name or second.configuration}",
+        )
     return {"a": names[0], "b": names[1], "a_title": _format_title(first), "b_title": _format_title(second)}
 
 
