@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.trust import LABELS, labels_of, mean_label, share_sources
-from editloupe.evals.gate.decisions import find_bounds, raise_spread
-from editloupe.evals.gate.sequential import draw_order, plan_looks, split_error
+from editloupe.evals.gate.decisions import draw_order, find_bounds, plan_looks, raise_spread, split_error
 from editloupe.evals.stats.comparison.paired_differences import LIMITS, OVERALL, CaseGrid, compute_differences
 from editloupe.evals.stats.intervals import GroupMeans, skewed_interval, skewness
 from editloupe.evals.stats.scores.score_matrix import PLAIN

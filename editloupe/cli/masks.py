@@ -126,7 +126,7 @@ def _measure(name: str, edit_id: str, model: str | None, source: Path, edited: P
 
 def _build_coco(edits: Iterator[_Measured]) -> dict[str, Any]:
     """Return COCO's record of images, annotations and categories. `score` is a place's significance from 0 to 1."""
-    from editloupe.tools.compare.masks import encode_rle, place_mask
+    from editloupe.tools.compare.difference import encode_rle, place_mask
 
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -154,7 +154,7 @@ def _build_coco(edits: Iterator[_Measured]) -> dict[str, Any]:
 
 def _build_line(edit: _Measured) -> dict[str, Any]:
     """Return the mask of an edit as one record; `share` is the share of changed pixels."""
-    from editloupe.tools.compare.masks import encode_rle, join_masks
+    from editloupe.tools.compare.difference import encode_rle, join_masks
 
     mask = join_masks(edit.regions, edit.size)
     about = {"name": edit.name, "edit_id": edit.edit_id, "model": edit.model, "whole_scene": edit.whole_scene}
@@ -166,7 +166,7 @@ def _write_png(edit: _Measured, path: Path) -> None:
 
     from PIL import Image
 
-    from editloupe.tools.compare.masks import join_masks
+    from editloupe.tools.compare.difference import join_masks
 
     buffer = io.BytesIO()
     Image.fromarray(join_masks(edit.regions, edit.size)).save(buffer, "PNG")

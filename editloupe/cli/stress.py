@@ -293,14 +293,14 @@ def _print_ending(endings: Sequence[Ending | None], out: Path, unjudged: int) ->
 
 def _text(result: Stress, out: Path) -> str:
     from editloupe.evals.report.text_renderer import as_text
-    from editloupe.evals.stress.tables import stress_blocks
+    from editloupe.evals.stress.results import stress_blocks
 
     return as_text(tuple(stress_blocks(result, str(out))), choose_width(None, WIDTH))
 
 
 def _markdown(result: Stress, out: Path) -> str:
     from editloupe.evals.report.text_renderer import as_markdown
-    from editloupe.evals.stress.tables import stress_blocks
+    from editloupe.evals.stress.results import stress_blocks
 
     return as_markdown(tuple(stress_blocks(result, str(out))))
 
@@ -309,7 +309,7 @@ def _html(result: Stress, out: Path) -> str:
     from importlib.metadata import version
 
     from editloupe.evals.report.html_renderer import as_html
-    from editloupe.evals.stress.tables import stress_blocks, stress_figure
+    from editloupe.evals.stress.results import stress_blocks, stress_figure
 
     blocks = tuple(stress_blocks(result, str(out), figure=True))
     title = f"{result.run} – stress test"

@@ -19,13 +19,13 @@ from editloupe.rubrics import (
     editscore_bench,
     edival,
     emuedit,
+    gedit,
+    imgedit,
     magicbrush,
     mmrb2,
     vcreward,
 )
 from editloupe.rubrics.editcompass import paper as editcompass
-from editloupe.rubrics.gedit import paper as gedit
-from editloupe.rubrics.imgedit import paper as imgedit
 from editloupe.rubrics.kris import paper as kris
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.paper import Paper

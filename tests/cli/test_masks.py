@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from editloupe.cli.main import run as command
-from editloupe.tools.compare.masks import decode_rle
+from editloupe.tools.compare.difference import decode_rle
 from tests.evals.sample_runs import Line, make_run
 
 

@@ -15,8 +15,7 @@ from editloupe.evals.manifests import load_outputs
 from editloupe.judge.question_facts import find_inputs
 from editloupe.pictures.decode import Album
 from editloupe.pictures.input import as_memory_picture
-from editloupe.rubrics.gedit import GEDIT, PQ, SC, TASKS
-from editloupe.rubrics.gedit.paper import PAPER, PUBLISHED, compute_tables
+from editloupe.rubrics.gedit import GEDIT, PAPER, PQ, PUBLISHED, SC, TASKS, compute_tables
 from editloupe.rubrics.published import RawAnswer, RawEdit
 from editloupe.types import Edit, UserError
 from tests.drawn_pictures import save

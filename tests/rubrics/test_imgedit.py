@@ -11,8 +11,17 @@ import pytest
 from editloupe.agent.replies.answers import parse_reply
 from editloupe.evals.manifests import load_outputs
 from editloupe.pictures.decode import Album
-from editloupe.rubrics.imgedit import CRITERION, IMGEDIT, NAMES, UGE, to_key
-from editloupe.rubrics.imgedit.paper import PUBLISHED, build_layouts, compute_tables, read_results
+from editloupe.rubrics.imgedit import (
+    CRITERION,
+    IMGEDIT,
+    NAMES,
+    PUBLISHED,
+    UGE,
+    build_layouts,
+    compute_tables,
+    read_results,
+    to_key,
+)
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.published import RawAnswer, RawEdit
 from editloupe.types import Edit, UserError

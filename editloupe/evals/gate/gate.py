@@ -28,10 +28,11 @@ from editloupe.evals.gate.decisions import (
     choose_names,
     count_tests,
     decide,
+    draw_order,
     plan_errors,
+    plan_looks,
     raise_spread,
 )
-from editloupe.evals.gate.sequential import draw_order, plan_looks
 from editloupe.evals.gate.sides import CaseOptions, GateSide, Pair, Source, is_identical, match_cases, read_sides
 from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.store import Run

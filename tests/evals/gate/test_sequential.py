@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from editloupe.evals.gate.sequential import SPENT, draw_order, plan_looks, split_error
+from editloupe.evals.gate.decisions import SPENT, draw_order, plan_looks, split_error
 
 
 @pytest.mark.parametrize("looks", [[60], [20, 60], [20, 40, 60, 80, 100], [30, 31, 200]])

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from editloupe.tools.compare.difference import compare
-from editloupe.tools.compare.masks import decode_rle, encode_rle, join_masks, place_mask
+from editloupe.tools.compare.difference import compare, decode_rle, encode_rle, join_masks, place_mask
 
 SHAPES = ((1, 1), (7, 5), (64, 33), (300, 220))
 

@@ -16,8 +16,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.rubrics.gedit import GEDIT, PQ, SC, TASKS
-from editloupe.rubrics.gedit.paper import TITLE
+from editloupe.rubrics.gedit import GEDIT, PQ, SC, TASKS, TITLE
 from tests.conftest import StartServer
 from tests.evals.manifests.benchmarks import touch
 from tests.evals.stats.scores.paper_tables.conformance import (
