@@ -280,7 +280,10 @@ def read_label_studio(path: Path, notes: list[str]) -> Iterator[Row]:
         if "annotations" not in task or not isinstance(data, dict):
             yield Row(where, task)
             continue
-        given = [one for one in task["annotations"] or () if isinstance(one, dict) and not one.get("was_cancelled")]
+        listed = task["annotations"] or []
+        if not isinstance(listed, list):
+            raise UserError(f"{where}: annotations must be a list, as Label Studio exports it")
+        given = [one for one in listed if isinstance(one, dict) and not one.get("was_cancelled")]
         for annotation in sorted(given, key=lambda one: str(one.get("created_at") or "")):
             prefilled += annotation.get("parent_prediction") is not None
             try:

@@ -145,7 +145,7 @@ _SPECIAL_COLUMNS = {
         name: "CASE WHEN typeof({0}.{1}) = 'text' THEN {0}.{1} ELSE '?' END".format(
             "answers" if name in _ANSWER_COLUMNS else "units", name
         )
-        for name in _TEXTS
+        for name in (*_TEXTS, "status")
     },
 }
 _VERDICT_RECORDS = "SELECT {} FROM answers CROSS JOIN units ON units.unit = answers.unit".format(

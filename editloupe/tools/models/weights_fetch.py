@@ -168,7 +168,9 @@ def _is_complete(model: ModelWeights, name: str) -> bool:
 def _download_from(source: WeightsSource, model: ModelWeights, missing: list[str], on_progress: OnProgress) -> None:
     if source.hub:
         hub = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
-        token = os.environ.get("HF_TOKEN")
+        token = os.environ.get("HF_TOKEN", "").strip()
+        if not (token.isascii() and token.isprintable()):  # an error of httpx would quote it
+            raise _SourceFailed("the token in HF_TOKEN has characters that cannot be sent")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         _download_each(model, missing, f"{hub}/{source.hub}/resolve/{source.revision}/", headers, on_progress)
     elif source.npm:
@@ -212,7 +214,11 @@ def _download_file(
     """Download a file, continuing from what a part already holds. Delete the part if the file exceeds the limit."""
     import httpx
 
-    host = urlsplit(url).hostname  # an address may hold a password
+    try:
+        host = urlsplit(url).hostname  # an address may hold a password
+        httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):
+        raise _SourceFailed("the address that is set for it is not valid") from None
     have = part.stat().st_size if part.exists() else 0
     wanted = {**headers, "Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
@@ -244,7 +250,7 @@ def _download_file(
                 raise _SourceFailed(f"the file of {host} is larger than the limit of {limit} bytes")
             if total not in (None, done):
                 raise _SourceFailed(f"the download from {host} ended after {done} of {total} bytes")
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, UnicodeError) as error:  # a UnicodeError is a host's name that is too long
         reason = one_line(str(error)) or type(error).__name__
         raise _SourceFailed(f"the download from {host} failed: {reason}") from error
 

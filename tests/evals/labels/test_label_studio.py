@@ -166,6 +166,7 @@ def test_drawn_boxes_go_into_a_manifest(run: Path, tmp_path: Path) -> None:
         ("{", "e.json is not JSON"),
         ('{"a": 1}', "must be a JSON list of objects"),
         ('[{"data": {"edit_id": "a"}, "annotations": [{"result": [{"type": "choices"}]}]}]', "task 1: this annotation"),
+        ('[{"data": {"edit_id": "a"}, "annotations": true}]', "task 1: annotations must be a list"),
     ],
 )
 def test_another_json_file_is_refused_in_a_sentence(run: Path, tmp_path: Path, content: str, sentence: str) -> None:

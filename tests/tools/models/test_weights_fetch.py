@@ -312,6 +312,26 @@ def test_the_hub_token_is_sent_to_the_hub_and_not_printed(
     assert "secret" not in str(failure.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HF_ENDPOINT", "http://["),
+        ("HF_ENDPOINT", "http://127.0.0.1:99999"),
+        ("HF_ENDPOINT", f"http://user:hf_secret@{'x' * 300}"),
+        ("HF_TOKEN", "hf_secret\nX-Other: 1"),
+        ("HF_TOKEN", "hf_secret\u00e9"),
+    ],
+)
+def test_an_address_or_a_token_that_cannot_be_sent_is_a_sentence(
+    name: str, value: str, server: FileServer, use_table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_table(HUB)
+    monkeypatch.setenv(name, value)
+    with pytest.raises(WeightsMissing, match="cannot be fetched") as failure:
+        fetch_weights("tiny")
+    assert "secret" not in str(failure.value)
+
+
 def zipped(name: str, content: bytes = CONTENT, method: int = zipfile.ZIP_STORED, **more: bytes) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", method) as archive:
