@@ -10,10 +10,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
+from editloupe._util.json_safe import sanitize, sanitize_text
 from editloupe._util.text import quote_line
 from editloupe.pictures.memory_budget import limit_memory, memory_shares
 from editloupe.tools.compare.difference import PictureComparer
-from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool, ToolError, ToolResult, View
+from editloupe.tools.contract import (
+    NoResultCache,
+    ResultCache,
+    Selective,
+    Tool,
+    ToolError,
+    ToolPicture,
+    ToolResult,
+    View,
+)
 from editloupe.tools.detect import DEPENDS_ON, DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
 from editloupe.tools.localize import LocalizeDifferences, LocalizePixelDifferences
@@ -29,6 +41,8 @@ T = TypeVar("T")
 
 SEARCHES = 16
 """Searches of the detector at a time, which wait more than they compute. Together they fill its batches."""
+LONGEST_TEXT = 50_000
+"""The most characters of a tool's text, all of which a model is sent and paid for."""
 ENTRY_POINTS = "editloupe.tools"
 """The entry point group in which other packages register a `Tool`, or a class or function that makes one."""
 
@@ -194,9 +208,11 @@ class Toolbox:
         view = replace(view, memory=watched)
         try:
             result = tool.run(check_parameters(name, parameters, tool.schema(view)), view)
+            if all(name != own.name for own in BUILT_IN):
+                result = _check_result(result)
         except ToolError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # tools of others run here
             raise ToolError(f"{name} failed on this call ({_one_line(error)}).") from error
         return replace(result, cached=watched.all_cached)
 
@@ -320,7 +336,7 @@ def load_plugins() -> tuple[list[Tool], dict[str, str]]:
             if not isinstance(tool, Tool):
                 raise TypeError(f"{entry.value} is not a tool: it needs name, description, schema, unavailable and run")
             tools.append(tool)
-        except Exception as error:  # whatever a foreign package raises while it loads
+        except (Exception, SystemExit) as error:  # whatever a foreign package raises while it loads
             failed[entry.name] = f"the plug-in {entry.value} could not be loaded: {_one_line(error)}"
     return tools, failed
 
@@ -339,5 +355,28 @@ def _is_enabled(name: str, settings: ToolSettings) -> bool:
     return not (name == READ_TEXT and settings.read_text == "off")
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+def _check_result(result: Any) -> ToolResult:
+    """Return the result of a tool of others as it can be shown and stored. Raise TypeError or ValueError if it cannot."""
+    if not isinstance(result, ToolResult) or not isinstance(result.text, str) or not isinstance(result.data, Mapping):
+        raise TypeError(f"it returned a {type(result).__name__}, not a ToolResult with a text and a mapping")
+    if len(result.text) > LONGEST_TEXT:
+        raise ValueError(f"its text has {len(result.text):,} characters, and at most {LONGEST_TEXT:,} are sent")
+    for picture in result.pictures:
+        pixels = picture.pixels if isinstance(picture, ToolPicture) else None
+        if (
+            not isinstance(pixels, np.ndarray)
+            or pixels.dtype != np.uint8
+            or pixels.shape[2:] != (3,)
+            or not pixels.size
+        ):
+            raise TypeError("its pictures must be a ToolPicture each, with uint8 pixels, height × width × 3")
+    pictures = tuple(replace(picture, caption=sanitize_text(str(picture.caption))) for picture in result.pictures)
+    return replace(result, text=sanitize_text(result.text), pictures=pictures, data=sanitize(result.data))
+
+
+def _one_line(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # an error of others may fail to print itself
+        text = ""
+    return " ".join(f"{type(error).__name__}: {text}".split())[:200]

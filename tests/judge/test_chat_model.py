@@ -199,3 +199,21 @@ async def test_an_object_that_cannot_be_sent_to_rays_workers_is_refused_in_a_sen
         pytest.raises(UserError, match=r"cannot be sent to Ray's workers \(TypeError: .*RLock"),
     ):
         await RayExecutor.open(None, partial(Judge, model, name="mine"), judge, None)  # type: ignore[arg-type]
+
+
+class Failing:
+    """Computes its attributes, and fails."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"no {name} before the service is connected")
+
+
+def test_an_attribute_that_cannot_be_computed_is_passed_over(tmp_path: Path) -> None:
+    before, after = edit_pair(tmp_path)
+
+    class Connected(ListedChat):
+        service: Any = Field(default_factory=Failing)
+
+    model = Connected(replies=[AIMessage(ANSWER)])
+    with Judge(model, name="connected", mode="plain", criteria=["instruction_following"]) as judge:
+        assert judge.judge(Edit(source=before, edited=after, instruction="Paint it red")).judged

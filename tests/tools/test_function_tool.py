@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +14,7 @@ import pytest
 import editloupe
 from editloupe import Edit, Judge
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.contract import Tool, ToolError, ToolResult, View
+from editloupe.tools.contract import Tool, ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.function_tool import FunctionTool, tool
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -72,6 +74,72 @@ def test_a_result_that_is_no_text_is_an_error_of_the_call(photo: Pixels, make_vi
     assert count() == 3
     with pytest.raises(ToolError, match="count returned a int, not a text or a ToolResult"):
         build_toolbox(ToolSettings(extra_tools=(count,))).run("count", {}, make_view(photo))
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def raising(error: BaseException) -> Any:
+    raise error
+
+
+HUGE = np.zeros((8, 8, 4), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("work", "sentence"),
+    [
+        (lambda: raising(Unprintable()), "probe failed on this call (Unprintable:)"),
+        (lambda: raising(SystemExit(3)), "probe failed on this call (SystemExit: 3)"),
+        (lambda: raising(KeyboardInterrupt()), "probe failed on this call (KeyboardInterrupt:)"),
+        (
+            lambda: ToolResult(5),  # type: ignore[arg-type]
+            "not a ToolResult with a text",
+        ),
+        (
+            lambda: ToolResult("t", data=[1]),  # type: ignore[arg-type]
+            "not a ToolResult with a text",
+        ),
+        (
+            lambda: ToolResult("t", pictures=(HUGE,)),  # type: ignore[arg-type]
+            "its pictures must be a ToolPicture each",
+        ),
+        (lambda: ToolResult("t", pictures=(ToolPicture(HUGE, "c"),)), "its pictures must be a ToolPicture each"),
+        (lambda: ToolResult("t", pictures=(ToolPicture(HUGE[:0, :, :3], "c"),)), "its pictures must be a ToolPicture"),
+        (lambda: "x" * 60_000, "its text has 60,000 characters, and at most 50,000 are sent"),
+    ],
+)
+def test_whatever_a_function_does_is_a_sentence_for_the_model(
+    work: Callable[[], Any], sentence: str, scripted: StartServer, tmp_path: Path
+) -> None:
+    def probe() -> str:
+        """Probes."""
+        return work()  # type: ignore[no-any-return]
+
+    before, after = edit_pair(tmp_path)
+    server = scripted(call("probe"), final("Wrong Action"))
+    tools = ToolSettings(extra_tools=(tool(probe),))
+    with Judge(
+        "openai:gpt-4.1", mode="tools", criteria=["instruction_following"], base_url=server.openai_url, tools=tools
+    ) as judge:
+        judgement = judge.judge(Edit(source=before, edited=after, instruction="Paint it red"))
+    (seen,) = judgement.traces[0].steps[0].observations
+    assert judgement.judged
+    assert seen.failed
+    assert sentence in seen.text
+
+
+def test_what_a_function_returns_can_be_stored(photo: Pixels, make_view: MakeView) -> None:
+    @tool
+    def odd() -> ToolResult:
+        """Measures."""
+        return ToolResult("half \ud83d", data={"n": float("nan"), "o": object()})
+
+    result = build_toolbox(ToolSettings(extra_tools=(odd,))).run("odd", {}, make_view(photo))
+    assert result.text == "half \ufffd"
+    json.dumps(dict(result.data), allow_nan=False)
 
 
 def test_other_code_is_another_version() -> None:

@@ -174,7 +174,7 @@ def _walk_attributes(value: Any, depth: int, hidden: bool = False) -> Iterator[t
     """Yield the texts in a value, each with whether it is secret."""
     if isinstance(value, str):
         yield value, hidden
-    elif depth and callable(reveal := getattr(value, "get_secret_value", None)):
+    elif depth and callable(reveal := _find_attribute(value, "get_secret_value")):
         yield from _walk_attributes(reveal(), depth - 1, True)
     elif depth and isinstance(value, Mapping):
         for name, item in value.items():
@@ -182,11 +182,20 @@ def _walk_attributes(value: Any, depth: int, hidden: bool = False) -> Iterator[t
     elif depth and isinstance(value, (list, tuple)):
         for item in value:
             yield from _walk_attributes(item, depth - 1, hidden)
-    elif depth and hasattr(value, "model_fields_set"):  # a pydantic record; its private attributes hold clients
+    elif (
+        depth and _find_attribute(value, "model_fields_set") is not None
+    ):  # a pydantic record; its private attributes hold clients
         secrets = getattr(value, "lc_secrets", None) or {}
         private = getattr(value, "__pydantic_private__", None) or {}
         for name, item in {**vars(value), **private}.items():
             yield from _walk_attributes(item, depth - 1, hidden or name in secrets or bool(_SECRET.search(name)))
+
+
+def _find_attribute(value: Any, name: str) -> Any:
+    """Return an attribute; None if there is none, or if computing it fails."""
+    with suppress(Exception):
+        return getattr(value, name, None)
+    return None
 
 
 def is_known(name: str) -> bool:
