@@ -178,7 +178,7 @@ def report(
     )
     from editloupe.evals.stats.scores.run_table import read_run_tables
     from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
-    from editloupe.evals.traces.edit_filter import filter_edits
+    from editloupe.evals.traces.filter_sql import filter_edits
 
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
     tables = [table for run in dict.fromkeys(runs) for table in read_run_tables(run, protocol, configuration)]

@@ -56,6 +56,27 @@ def normalize_name(text: str) -> str:
     return "".join(c for c in text.casefold() if c.isalnum())
 
 
+def find_type(edit: Edit, names: Mapping[str, str], kind: str, listed: Iterable[str]) -> str:
+    """Return the type that decides the questions of an edit: its instruction type, or else its column `task`.
+
+    Args:
+        edit: The edit.
+        names: The types by their names as `normalize_name` returns them.
+        kind: The kind of type for the message, such as "category of the benchmark".
+        listed: The names for the message.
+
+    Raises:
+        MissingInput: The edit does not name one of the types.
+    """
+    name = str(edit.instruction_type or edit.extra.get("task") or "").strip()
+    if own := names.get(normalize_name(name)):
+        return own
+    other = f' ("{name}" is not one of them)' if name else ""
+    raise MissingInput(
+        f"edit {edit.id} does not say which {kind} it is{other}; its instruction type must be one of: {', '.join(listed)}"
+    )
+
+
 def leave_undecided(edit: Edit, rubric: Rubric) -> Verdict | None:
     """Return None, so that the judge decides every criterion."""
     return None

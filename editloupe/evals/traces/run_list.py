@@ -264,13 +264,10 @@ class EditTableRow:
         return min((cell["confidence"] for cell in self.cells.values() if cell["confidence"] is not None), default=None)
 
 
-@dataclass(frozen=True)
-class EditPage:
-    """One page of a list by edit."""
+class Paged:
+    """The position of a page in a list."""
 
-    rows: tuple[EditTableRow, ...]
     total: int
-    """Rows of all pages."""
     number: int
 
     @property
@@ -282,6 +279,16 @@ class EditPage:
     def first_row(self) -> int:
         """The position of the first row on this page among all rows, from 1."""
         return (self.number - 1) * PAGE_SIZE + 1
+
+
+@dataclass(frozen=True)
+class EditPage(Paged):
+    """One page of a list by edit."""
+
+    rows: tuple[EditTableRow, ...]
+    total: int
+    """Rows of all pages."""
+    number: int
 
 
 class EditList:

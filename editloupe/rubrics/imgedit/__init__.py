@@ -30,7 +30,7 @@ from editloupe.rubrics.paper import (
     read_json_objects,
     sole_picture_in,
 )
-from editloupe.rubrics.protocol import MissingInput, Protocol, normalize_name
+from editloupe.rubrics.protocol import Protocol, find_type, normalize_name
 from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.rubrics.tables import Cell, Column, Layout, Mean, average_column
@@ -66,22 +66,17 @@ def to_key(name: str) -> str:
     return re.sub(r"[^a-z]+", "_", name.lower())
 
 
-def find_type(edit: Edit) -> str:
+_BY_NAME = {normalize_name(name): name for name in (*NAMES, UGE)} | {"hybrid": "compose"}
+
+
+def find_suite_type(edit: Edit) -> str:
     """Return an edit's type, which decides its question; raise MissingInput if the edit does not name one."""
-    name = str(edit.instruction_type or edit.extra.get("task") or "").strip()
-    known = {normalize_name(own): own for own in (*NAMES, UGE)} | {"hybrid": "compose"}
-    if own := known.get(normalize_name(name)):
-        return own
-    other = f' ("{name}" is not one of them)' if name else ""
-    raise MissingInput(
-        f"edit {edit.id} does not say which type of ImgEdit-Bench it is{other}; its instruction type must be one of: "
-        f"{', '.join((*NAMES, UGE))}"
-    )
+    return find_type(edit, _BY_NAME, "type of ImgEdit-Bench", (*NAMES, UGE))
 
 
 def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Return the question of an edit's type."""
-    wanted = find_type(edit)
+    wanted = find_suite_type(edit)
     return next((rubric for rubric in variants if rubric.variant == wanted), None)
 
 
@@ -93,7 +88,7 @@ IMGEDIT = Protocol(
     default_mode="plain",
     make_cases=build_cases,
     types=tuple(NAMES),
-    type_of=find_type,
+    type_of=find_suite_type,
     choose=choose_variant,
     apart=(SUITE,),
     arithmetic=(

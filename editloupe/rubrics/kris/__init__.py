@@ -13,7 +13,7 @@ from editloupe.rubrics import case_pictures
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.case_pictures import list_pictures
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, normalize_name
+from editloupe.rubrics.protocol import MissingInput, Protocol, find_type, normalize_name
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.types import Edit, Mode
 
@@ -65,14 +65,7 @@ _FRAME = re.compile(r"\d+-(\d+)")
 
 def find_category(edit: Edit) -> str:
     """Return an edit's category, which decides its questions; raise MissingInput if it does not name one."""
-    name = str(edit.instruction_type or edit.extra.get("task") or "").strip()
-    if category := BY_NAME.get(normalize_name(name)):
-        return category
-    other = f' ("{name}" is not one of them)' if name else ""
-    raise MissingInput(
-        f"edit {edit.id} does not say which category of KRIS-Bench it is{other}; its instruction type must be one of: "
-        f"{', '.join(CATEGORIES)}"
-    )
+    return find_type(edit, BY_NAME, "category of KRIS-Bench", CATEGORIES)
 
 
 def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:

@@ -459,10 +459,10 @@ def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[La
         columns += [Column(group, Mean(TOTAL, GROUPS[group])) for group in groups]
         columns.append(Column(f"{name} AVG", Mean(TOTAL, tuple(c for group in groups for c in GROUPS[group]))))
     columns.append(Column("Overall", Mean(TOTAL, CATEGORIES)))
-    yield Layout("KRIS-Bench, by knowledge type", tuple(columns), kind=_kind)
+    yield Layout("KRIS-Bench, by knowledge type", tuple(columns), kind=_category)
     by_group = [column for name, group in GROUPS.items() for column in _list_columns(name, group)]
-    yield Layout("KRIS-Bench, metrics by group", tuple(by_group), kind=_kind, measures=MEASURES, reads_checks=True)
-    present = {_kind(edit) for edit in edits}
+    yield Layout("KRIS-Bench, metrics by group", tuple(by_group), kind=_category, measures=MEASURES, reads_checks=True)
+    present = {_category(edit) for edit in edits}
     by_category = [
         column
         for name in CATEGORIES
@@ -470,7 +470,7 @@ def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[La
         for column in (*_list_columns(name, (name,)), Column(f"{name} AVG", Mean(TOTAL, (name,))))
     ]
     yield Layout(
-        "KRIS-Bench, metrics by category", tuple(by_category), kind=_kind, measures=MEASURES, reads_checks=True
+        "KRIS-Bench, metrics by category", tuple(by_category), kind=_category, measures=MEASURES, reads_checks=True
     )
 
 
@@ -490,13 +490,6 @@ MEASURES: Mapping[str, Measure] = {
     "KP": _measure(f"{DUAL}/{KNOWLEDGE}"),
 }
 """A case's single scores, 0 to 100."""
-
-
-def _kind(edit: Edit) -> str | None:
-    try:
-        return find_category(edit)
-    except UserError:
-        return None
 
 
 PAPER = Paper(

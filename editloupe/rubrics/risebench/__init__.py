@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, normalize_name
+from editloupe.rubrics.protocol import MissingInput, Protocol, find_type, normalize_name
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.types import Edit
 
@@ -49,14 +49,7 @@ _BY_NAME = {normalize_name(name): name for name in CATEGORIES} | {
 
 def find_category(edit: Edit) -> str:
     """Return an edit's category, which decides its questions; raise MissingInput if it does not name one."""
-    name = str(edit.instruction_type or edit.extra.get("task") or "").strip()
-    if category := _BY_NAME.get(normalize_name(name)):
-        return category
-    other = f' ("{name}" is not one of them)' if name else ""
-    raise MissingInput(
-        f"edit {edit.id} does not say which category of RISEBench it is{other}; its instruction type must be one of: "
-        f"{', '.join(CATEGORIES)}"
-    )
+    return find_type(edit, _BY_NAME, "category of RISEBench", CATEGORIES)
 
 
 def is_asked(edit: Edit, criterion: str) -> bool:

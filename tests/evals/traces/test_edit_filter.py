@@ -9,7 +9,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.stats.scores.run_table import read_run_table
-from editloupe.evals.traces.edit_filter import filter_edits
+from editloupe.evals.traces.filter_sql import filter_edits
 from editloupe.types import UserError
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.stats.trust.samples import kind_judge

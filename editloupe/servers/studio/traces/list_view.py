@@ -13,7 +13,7 @@ from editloupe._util.text import for_csv, for_json
 from editloupe.evals.runs.export.tables import COLUMNS, EditText, build_unit_row, skip_repeated_verdicts
 from editloupe.evals.traces.filter_parser import ExpressionError
 from editloupe.evals.traces.run_index import TableFacts
-from editloupe.evals.traces.run_list import PAGE_SIZE, EditList, EditTableRow, ListQuery, find_order
+from editloupe.evals.traces.run_list import PAGE_SIZE, EditList, EditTableRow, ListQuery, Paged, find_order
 from editloupe.evals.traces.trace_search import TraceHit
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.traces.trace_pages import TraceLinks, edit_link, open_edit_list, search_open_run
@@ -71,7 +71,7 @@ class ListRow:
 
 
 @dataclass(frozen=True)
-class RunListPage:
+class RunListPage(Paged):
     """One page of a list, or the mistake in its filter."""
 
     rows: tuple[ListRow, ...] = ()
@@ -82,16 +82,6 @@ class RunListPage:
     """Rows without a filter."""
     notes: tuple[str, ...] = ()
     fault: str = ""
-
-    @property
-    def last(self) -> int:
-        """The number of the last page."""
-        return max(1, -(-self.total // PAGE_SIZE))
-
-    @property
-    def first_row(self) -> int:
-        """The position of the first row on this page among all rows, from 1."""
-        return (self.number - 1) * PAGE_SIZE + 1
 
 
 def needs_traces(open_run: OpenRun, query: ListQuery) -> bool:
