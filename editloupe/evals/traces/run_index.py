@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
@@ -163,6 +164,7 @@ class RunIndex:
         self._run = run
         self._label_file = labels
         self._name = name or run.folder.name
+        self._opened = secrets.token_hex(4)  # another run may take this one's folder
         self._lock = threading.RLock()
         self._depth = 0
         self._is_closed = False
@@ -213,9 +215,9 @@ class RunIndex:
             return count_labels(index, configuration, model)
 
     def state(self) -> str:
-        """Return a text that changes if the run or its labels do."""
+        """Return a text that changes if the run or its labels do, or if another run is opened in its place."""
         with self.reading():
-            return json.dumps(self._current_labels.marks)
+            return json.dumps([self._opened, *self._current_labels.marks])
 
     @property
     def label_faults(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from html import escape, unescape
@@ -77,7 +78,7 @@ def test_the_embedded_judge_is_watched_step_by_step_and_kept(listen: Listen, tmp
         }
         assert "/trace?edit=cup-" in told[-2][1]["html"]
         for sha in {
-            part.split("/")[0] for _, data in told for part in data.get("html", "").split('src="/pictures/')[1:]
+            re.split('[/"]', part)[0] for _, data in told for part in data.get("html", "").split('src="/pictures/')[1:]
         }:
             assert client.get(f"/pictures/{sha}").status_code == 200
         again = list(events(client, job, after=2))

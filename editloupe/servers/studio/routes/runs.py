@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, Literal
@@ -28,6 +29,7 @@ from editloupe.rubrics.tables import NO_MODEL
 from editloupe.servers.studio.annotation.worklists import add_to_queue, find_queues, propose_worklist
 from editloupe.servers.studio.charts import TrustPage
 from editloupe.servers.studio.judging.requests import parse_json
+from editloupe.servers.studio.render import capitalize_sentence
 from editloupe.servers.studio.run_catalog import ClosedRun, OpenRun
 from editloupe.servers.studio.studio import studio_of
 from editloupe.servers.studio.traces.list_view import format_list, list_names, needs_traces, read_list
@@ -59,13 +61,15 @@ class RunCard:
     """A sentence for each judge that was served in several versions."""
     forks: int = 0
     fault: str = ""
+    state: str = "closed"
 
 
 def _card(run: OpenRun) -> RunCard:
+    current = run.index.state()
     facts = run.index.facts()
     versions = (note for each in facts.configurations for note in run.served_notes(each["configuration"]))
     with raise_run_damaged(run.name):
-        return RunCard(run, facts, tuple(dict.fromkeys(versions)), count_forks(run.run))
+        return RunCard(run, facts, tuple(dict.fromkeys(versions)), count_forks(run.run), state=current)
 
 
 @router.get("/runs")
@@ -83,6 +87,18 @@ def all_runs(request: Request) -> Response:
     return studio.pages.page("runs.html", found=cards)
 
 
+@router.get("/run-states")
+def run_states(request: Request) -> Response:
+    """Return a text for each run that changes with it; the open Runs page asks for them to follow batches."""
+    studio = studio_of(request)
+    states = {}
+    for run in studio.catalog.all():
+        states[run.key] = "closed"
+        with suppress(UserError):
+            states[run.key] = run.index.state() if isinstance(run, OpenRun) else "closed"
+    return studio.pages.json(states)
+
+
 @router.get("/runs/{key}/score")
 def score(request: Request, key: str, configuration: Text = "") -> Response:
     """Return the score of a configuration and its agreement with people, as the report computes them."""
@@ -96,13 +112,19 @@ def score(request: Request, key: str, configuration: Text = "") -> Response:
     agreed.sort(key=lambda pair: float(pair[1].value or 0.0))
     return studio.pages.json(
         {
-            "score": charts.score.format(1) if charts.score.value is not None else "",
+            "score": charts.score.format(1) if charts.score.value is not None else _count_models(open_run, chosen),
             "value": charts.score.value,
             "answer": charts.answer,
             "agreement": [{"title": title, "words": measure.format(2)} for title, measure in agreed],
             "least": agreed[0][1].value if agreed else None,
         }
     )
+
+
+def _count_models(open_run: OpenRun, configuration: str) -> str:
+    """Return the number of editing models, if there are several: each has a score, the run has none."""
+    models = len(open_run.index.facts(configuration).editing_models)
+    return f"{models} models" if models > 1 else ""
 
 
 @router.get("/compare")
@@ -158,6 +180,7 @@ def one_run(request: Request, key: str, view: Text = "edits", chosen: bool = Fal
     is_part = request.headers.get("x-part") == "rows"
     if chosen or (not is_part and not OLD_NAMES.isdisjoint(request.query_params)):
         return _redirect(request, key, query, view, chosen)
+    current = open_run.index.state()  # before anything is read: what comes while it is read is fetched by the page
     facts = open_run.index.facts(query.configuration)
     if needs_traces(open_run, query) and (progress := studio.indexing.progress(open_run)) is not None:
         return studio.pages.page("indexing.html", run=open_run, done=progress[0], whole=progress[1])
@@ -166,6 +189,7 @@ def one_run(request: Request, key: str, view: Text = "edits", chosen: bool = Fal
         query = replace(query, configuration=facts.configuration if several else "")
     values: dict[str, Any] = {
         "run": open_run,
+        "state": current,
         "query": query,
         "list": read_list(open_run, query, facts),
         "run_facts": facts,
@@ -268,7 +292,10 @@ def _columns(request: Request, query: ListQuery) -> list[str]:
 def state(request: Request, key: str) -> Response:
     """Return a text that changes with the run or its labels; an open page asks for it to follow a batch."""
     studio = studio_of(request)
-    return studio.pages.json({"state": studio.run(key).index.state()})
+    try:
+        return studio.pages.json({"state": studio.run(key).index.state()})
+    except RunDamaged as error:
+        return studio.pages.json({"fault": capitalize_sentence(str(error))})
 
 
 @router.get("/runs/{key}/charts")

@@ -21,6 +21,7 @@ from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT
 from editloupe.servers.studio.judging.requests import parse_json
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.studio import studio_of
+from editloupe.servers.studio.traces.list_view import find_target
 from editloupe.servers.studio.traces.trace_pages import TraceLinks, list_link, search_open_run
 from editloupe.servers.studio.traces.trace_view import compare_settings
 from editloupe.types import Record, UserError
@@ -178,7 +179,8 @@ def _rows(open_run: OpenRun, second: OpenRun, pairs: list[Any]) -> list[dict[str
     for pair in pairs:
         beside = f"{second.key}~{others.place(pair.second)}"
         links = {"first": own.trace(pair.first), "second": others.trace(pair.second)}
-        rows.append({"pair": pair, "both": own.trace(pair.first, beside=beside), **links})
+        target = find_target(open_run, pair.first.name)
+        rows.append({"pair": pair, "both": own.trace(pair.first, beside=beside), "target": target, **links})
     return rows
 
 

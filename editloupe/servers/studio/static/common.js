@@ -187,12 +187,12 @@ export function onSubmit(form, send) {
   for (const button of form.querySelectorAll("button[type=submit]")) button.disabled = false;
 }
 
-for (const form of document.querySelectorAll("[data-autosubmit]")) {
-  form.addEventListener("change", (event) => {
-    // Another criterion has its own verdicts: what was chosen for the old one does not carry over.
-    if (event.target.name === "criterion") form.querySelectorAll("[name=repeat], [name=beside]").forEach((one) => { one.disabled = true; });
-    if (event.target.name === "repeat") form.querySelectorAll("[name=beside]").forEach((one) => { one.disabled = true; });
-    form.querySelectorAll("select").forEach((one) => { if (!one.value) one.disabled = true; });
-    form.submit();
-  });
-}
+document.addEventListener("change", ({ target }) => {
+  const form = target.closest("[data-autosubmit]");
+  if (!form) return;
+  // Another criterion has its own verdicts: what was chosen for the old one does not carry over.
+  if (target.name === "criterion") form.querySelectorAll("[name=repeat], [name=beside]").forEach((one) => { one.disabled = true; });
+  if (target.name === "repeat") form.querySelectorAll("[name=beside]").forEach((one) => { one.disabled = true; });
+  form.querySelectorAll("select").forEach((one) => { if (!one.value) one.disabled = true; });
+  form.submit();
+});

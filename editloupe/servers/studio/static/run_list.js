@@ -4,6 +4,7 @@ import { ask, onKeys, step } from "./common.js";
 const form = document.querySelector("[data-runs]");
 const find = document.querySelector("[data-find-run] input");
 const body = form?.querySelector("tbody");
+const FOLLOW = 3000;
 const shown = new URLSearchParams(location.search);
 const valueOf = (row, name) => row.querySelector(`[data-of=${name}]`)?.dataset.value ?? "";
 
@@ -49,27 +50,57 @@ if (form) {
   form.addEventListener("change", mark);
   mark();
   show();
-  (async () => {
-    for (const row of form.querySelectorAll("[data-score]")) {
-      const [score, agreement] = ["score", "agreement"].map((name) => row.querySelector(`[data-of=${name}]`));
-      const put = (cell, text, value, title = "") => {
-        cell.dataset.value = value ?? "";
-        Object.assign(cell.querySelector("span"), { textContent: text || "–", title });
-      };
-      // The criteria with the least agreement, by their initials; all of them are in the title.
-      const short = ({ title, words }) => `${title.split(" ").map((word) => word[0]).join("")} ${words}`;
-      try {
-        const found = await ask(row.dataset.score);
-        put(score, found.score, found.value, found.answer);
-        put(agreement, found.agreement.slice(0, 2).map(short).join("\n"), found.least, found.agreement.map(({ title, words }) => `${title} ${words}`).join("\n"));
-      } catch (error) {
-        put(score, "–", null, error.message);
-        put(agreement, "–", null, error.message);
-      }
-    }
-    if (/score|agreement/.test(shown.get("order") ?? "")) show();
-  })();
+  count();
+  setInterval(() => follow().catch(() => {}), FOLLOW);
 }
+
+// A run that is being judged is followed. Its score is computed when nothing more has come for a while.
+async function follow() {
+  if (document.hidden) return;
+  const states = await ask("/run-states");
+  const known = Object.fromEntries([...body.rows].map((row) => [row.dataset.run, row.dataset.state]));
+  if (Object.keys(states).every((key) => states[key] === known[key]) && Object.keys(known).every((key) => key in states)) { await count(); return; }
+  const page = new DOMParser().parseFromString(await ask("/runs", { headers: { accept: "text/html" } }), "text/html");
+  const name = (row) => row.dataset.score ?? row.dataset.run;
+  const before = Object.fromEntries([...body.rows].map((row) => [name(row), row]));
+  const fresh = [...page.querySelectorAll("[data-runs] tbody tr")].map((row) => {
+    const old = before[name(row)];
+    if (!old || old.dataset.state === row.dataset.state) return old ?? row;
+    for (const part of ["score", "agreement"]) row.querySelector(`[data-of=${part}]`)?.replaceWith(old.querySelector(`[data-of=${part}]`) ?? "");
+    const [box, was] = [row, old].map((one) => one.querySelector("[name=chosen]"));
+    if (box && was) box.checked = was.checked;
+    return row;
+  });
+  const focus = document.activeElement, row = focus.closest("[data-runs] tbody tr");
+  body.replaceChildren(...fresh);
+  form.querySelector(".count").textContent = page.querySelector("[data-runs] .count").textContent;
+  mark();
+  show();
+  if (row) fresh.find((one) => name(one) === name(row))?.querySelector(focus.name === "chosen" ? "[name=chosen]" : ".row-link")?.focus({ preventScroll: true });
+}
+
+async function count() {
+  for (const row of form.querySelectorAll("[data-score]:not([data-counted])")) {
+    row.dataset.counted = "";
+    const [score, agreement] = ["score", "agreement"].map((name) => row.querySelector(`[data-of=${name}]`));
+    const put = (cell, text, value, title = "") => {
+      cell.dataset.value = value ?? "";
+      Object.assign(cell.querySelector("span"), { textContent: text || "–", title });
+    };
+    // The criteria with the least agreement, by their initials; all of them are in the title.
+    const short = ({ title, words }) => `${title.split(" ").map((word) => word[0]).join("")} ${words}`;
+    try {
+      const found = await ask(row.dataset.score);
+      put(score, found.score, found.value, found.answer);
+      put(agreement, found.agreement.slice(0, 2).map(short).join("\n"), found.least, found.agreement.map(({ title, words }) => `${title} ${words}`).join("\n"));
+    } catch (error) {
+      put(score, "–", null, error.message);
+      put(agreement, "–", null, error.message);
+    }
+  }
+  if (/score|agreement/.test(shown.get("order") ?? "")) show();
+}
+
 onKeys({
   "/": () => find?.focus(),
   j: () => step(document.querySelectorAll("tr:not([hidden]) .row-link"), 1),

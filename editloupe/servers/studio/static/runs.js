@@ -133,25 +133,31 @@ load(document);
 
 // A batch that is still running is followed: what changed is fetched again, without leaving the page.
 const FOLLOW = 3000;
-let seen;
+const head = document.querySelector("[data-state]");
 async function follow() {
-  if (document.hidden) return;
-  const { state } = await ask(`${location.pathname}/state`);
-  const changed = seen !== undefined && state !== seen;
-  seen = state;
-  if (changed) await refresh();
+  if (document.hidden || document.querySelector(".menu[open]") || rows()?.hasAttribute("aria-busy")) return;
+  const { state, fault } = await ask(`${location.pathname}/state`);
+  if (fault) throw new Error(fault);
+  // What the page shows is as of the state it was made at, so that nothing written since is missed.
+  if (state !== (rows() ?? head).dataset.state) await refresh();
 }
 async function refresh() {
-  const fresh = new DOMParser().parseFromString(await ask(location.pathname + location.search, { headers: { accept: "text/html" } }), "text/html");
+  const turn = latest, address = location.pathname + location.search;
+  const fresh = new DOMParser().parseFromString(await ask(address, { headers: { accept: "text/html" } }), "text/html");
+  if (turn !== latest || address !== location.pathname + location.search || document.querySelector(".menu[open]")) return;
   const focused = document.activeElement?.closest("tr")?.dataset.edit;
-  for (const selector of ["[data-live].charts", ".page-head [data-live]", "[data-rows]"]) {
-    const now = document.querySelector(selector), then = fresh.querySelector(selector);
-    if (now && then) now.replaceWith(then);
+  for (const now of document.querySelectorAll("[data-live], [data-rows]")) {
+    const then = fresh.querySelector("live" in now.dataset ? `[data-live=${now.dataset.live}]` : "[data-rows]");
+    if (then && !(now.dataset.live && now.contains(document.activeElement))) now.replaceWith(then);
   }
+  head.dataset.state = fresh.querySelector("[data-state]")?.dataset.state ?? head.dataset.state;
+  document.querySelector("[data-changed]")?.removeAttribute("hidden");
   wake();
   if (focused) document.querySelector(`tr[data-edit="${CSS.escape(focused)}"] .row-link`)?.focus({ preventScroll: true });
 }
-if (rows()) setInterval(() => follow().catch(() => {}), FOLLOW);
+// What is wrong is said once: the run is gone, or the studio has ended.
+let said = "";
+if (head) setInterval(() => follow().then(() => { said = ""; }, ({ message }) => { if (message !== said) say(message); said = message; }), FOLLOW);
 
 const press = (selector) => { const link = document.querySelector(selector); if (!link) return false; link.click(); return true; };
 onKeys({

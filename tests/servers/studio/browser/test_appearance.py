@@ -136,9 +136,7 @@ def test_what_stands_before_the_choices_of_a_trace_does_not_move_as_they_come(ad
     page.goto(PAGES["compared"])
     link = page.get_by_role("link", name="Judge this edit again")
     stood = link.bounding_box()
-    page.evaluate(
-        "document.querySelector('.page-head .choices').innerHTML = '<label>Criterion<select></select></label>'"
-    )
+    page.evaluate("document.querySelector('.choices').innerHTML = '<label>Criterion<select></select></label>'")
     assert link.bounding_box() == stood
 
 

@@ -11,6 +11,7 @@ from tests.evals.traces.samples import FIND, ZOOM, Told, write_run
 from tests.servers.studio.browser.conftest import NewPage
 from tests.servers.studio.browser.test_appearance import NAMELESS, PALE
 from tests.servers.studio.conftest import served
+from tests.servers.studio.samples import long_trace
 
 RIGHT, OVER, WRONG = "Flawless Execution", "Over Modification", "Wrong Action"
 TOLD = (
@@ -230,6 +231,42 @@ def test_runs_are_found_ordered_and_two_are_compared(address: str, new_page: New
     page.get_by_role("checkbox", name="Compare two").check()
     compare.click()
     expect(page.locator("h1")).to_have_text("two and one")
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_people_next_to_missing_and_repeated_verdicts_fit_a_row(new_page: NewPage, tmp_path: Path, width: int) -> None:
+    told = [Told("a", label, (), WRONG, repeat=n, model="m-1") for n, label in enumerate((OVER, OVER, RIGHT))]
+    run = write_run(tmp_path / "one", [*told, Told("b", None, (), RIGHT, model="m-2")])
+    with served(runs=(run,)) as where:
+        page: Page = new_page(where, width=width)
+        page.goto("/runs/one")
+        expect(page.locator(".rows .chip").first).to_contain_text("3 repeats, which differ")
+        missing = page.locator(".rows .chip.unjudged")
+        expect(missing).to_contain_text("unreadable answer")
+        expect(missing.locator(".of-people")).to_contain_text(RIGHT)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        if width == 1440:
+            heights = [row.bounding_box()["height"] for row in page.locator("tbody tr").all()]  # type: ignore[index]
+            assert max(heights) <= 60
+
+
+def test_lists_show_the_target_and_the_whole_pictures_under_the_pointer(new_page: NewPage, tmp_path: Path) -> None:
+    with served(runs=(long_trace(tmp_path),)) as where:
+        page: Page = new_page(where)
+        page.goto("/runs/run")
+        thumbs = page.locator(".pair img")
+        assert "/crop/" in (thumbs.first.get_attribute("src") or "")
+        size = "document.querySelector('.pair img').naturalWidth"
+        page.wait_for_function(f"() => {size} > 0 && {size} < 150")
+        expect(page.locator(".peek")).to_be_hidden()
+        page.hover("td.pair")
+        whole = page.locator(".peek img")
+        expect(whole).to_have_count(2)
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('.peek img')].every((one) => one.naturalWidth >= 150)"
+        )
+        page.hover("h1")
+        expect(page.locator(".peek")).to_be_hidden()
 
 
 def test_the_worst_disagreements_are_one_key_away_the_surest_first(address: str, new_page: NewPage) -> None:

@@ -274,16 +274,6 @@ def test_enlarged_pictures_are_gone_through_with_the_arrow_keys(trace: Page) -> 
     expect(caption).to_contain_text("(1 of ")
 
 
-def test_rows_written_by_a_batch_come_without_a_reload(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
-    page = new_page(listen(runs=(many_edits(tmp_path, 3),)))
-    page.goto("/runs/run?order=edit")
-    expect(page.locator(".count")).to_contain_text("of 3 edits")
-    page.wait_for_timeout(3500)  # the page has asked for the run's state once
-    many_edits(tmp_path, 5)
-    expect(page.locator(".count")).to_contain_text("of 5 edits")
-    expect(page.locator(".page-head")).to_contain_text("5 edits")
-
-
 def test_hovering_a_step_lights_its_box(trace: Page) -> None:
     lit = trace.locator("[data-pane=edited] .mark.lit")
     expect(lit).to_have_count(0)
