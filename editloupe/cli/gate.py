@@ -12,7 +12,7 @@ import typer
 from editloupe._util.text import for_json, format_command, number_of
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, protocol_of
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import Only, Without, expand_options
+from editloupe.cli.options import Help, Only, Without, expand_options
 from editloupe.cli.output import choose_format, choose_width, deliver, tell
 from editloupe.cli.report import ConfigurationName
 from editloupe.evals.batch.stopping import INTERRUPTED
@@ -104,7 +104,11 @@ def gate(
     judge: Annotated[JudgeOptions, Without("criteria")],
     which: Annotated[EditOptions, Only("layout", "columns", "allow_outside")],
     outputs: GateOutputs,
-    options: Annotated[BatchOptions, Without("limit", "keep", "replace", "only", "as_json")],
+    options: Annotated[
+        BatchOptions,
+        Without("limit", "keep", "replace", "only", "as_json"),
+        Help(max_cost="Limit for this command, in US dollars.", max_tokens="Limit for this command, in tokens."),
+    ],
 ) -> int:
     """Test a new editing model for a loss against a baseline: passed (exit code 0), failed (4) or cannot tell (5).
 
@@ -182,8 +186,8 @@ def _announce_cost(gate: ModelGate, judging: Judging, max_edits: int | None, onl
         return True
     drawn = gate.draw(max_edits)
     edits = gate.edits(drawn)
-    if edits:
-        forecast = dry_run(judging.batch(lambda: edits), tell)
+    forecast = dry_run(judging.batch(lambda: edits), tell) if edits else None
+    if forecast and forecast.units:
         cost = "its price is not known" if forecast.cost is None else f"about ${forecast.cost:.2f}"
         tell(
             f"{number_of(len(drawn), 'case')}: at most {number_of(forecast.units, 'unit')} to judge with about "

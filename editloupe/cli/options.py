@@ -54,6 +54,13 @@ class Default:
         self.values = values
 
 
+class Help:
+    """Annotation: the command has other help texts for these fields of the group."""
+
+    def __init__(self, **texts: str) -> None:
+        self.texts = texts
+
+
 def expand_options(command: Callable[..., R]) -> Callable[..., R]:
     """Replace option groups in a command's signature by their fields, so that typer can read it.
 
@@ -142,10 +149,14 @@ class _Group:
         return not any(isinstance(mark, Without) and name in mark.names for mark in self.marks)
 
     def _annotation(self, name: str, hint: Any) -> Any:
-        if not any(isinstance(mark, Visible) and name in mark.names for mark in self.marks):
+        text = next((mark.texts[name] for mark in self.marks if isinstance(mark, Help) and name in mark.texts), None)
+        is_visible = any(isinstance(mark, Visible) and name in mark.names for mark in self.marks)
+        if not (text or is_visible):
             return hint
         option = copy(find_option(hint))
-        option.hidden = False  # type: ignore[union-attr]
+        assert option is not None
+        option.help = text or option.help
+        option.hidden = option.hidden and not is_visible
         return Annotated[get_args(hint)[0], option]
 
     def _default(self, field: Field[Any]) -> Any:

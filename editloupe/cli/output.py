@@ -47,7 +47,9 @@ def choose_format(format: str | None, out: Path | None, formats: Sequence[str]) 
     if format is not None and format not in formats:
         raise UserError(f'--format is one of {", ".join(formats)}, not "{format}"')
     by_suffix = SUFFIXES.get(out.suffix.lower()) if out else None
-    return format or (by_suffix if by_suffix in formats else None) or "text"
+    if format is None and by_suffix and by_suffix not in formats:
+        raise UserError(f"{out} cannot be written as {by_suffix}; name another file, or --format {', '.join(formats)}")
+    return format or by_suffix or "text"
 
 
 def choose_width(out: Path | None, otherwise: int) -> int:

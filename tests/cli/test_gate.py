@@ -57,8 +57,12 @@ def test_junit_has_one_case_per_score_and_broken_output(tmp_path: Path) -> None:
     names = [case.get("name") for case in suite]
     assert len(names) == 5
     assert names[-2:] == ["output of e18", "output of e19"]
-    assert suite.get("failures") == str(len(suite.findall("testcase/failure")))
+    failures = suite.findall("testcase/failure")
+    assert suite.get("failures") == str(len(failures))
     assert suite.get("tests") == "5"
+    # GitLab shows the text of a failure, and its attributes only if it has no text; Jenkins shows the attribute `message`.
+    assert [failure.text for failure in failures] == [failure.get("message") for failure in failures]
+    assert failures[-1].text == "missing: Paint cup 19 red"
 
 
 @pytest.mark.long
@@ -91,6 +95,7 @@ def test_power_needs_no_new_run(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["gate", "--against", "nowhere"], "name the new model's run, manifest or folder; only --power needs none"),
         (["gate", "nowhere", "--against", "nowhere"], "nowhere"),
         (["gate", "nowhere", "--against", "nowhere", "--format", "xml"], "--format is one of text, json, junit, md"),
+        (["gate", "nowhere", "--against", "nowhere", "--out", "gate.html"], "gate.html cannot be written as html"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -181,6 +182,29 @@ def test_cases_of_one_side_alone_are_named(gate: Gate, tmp_path: Path) -> None:
     new.write_text("\n".join(lines[:6]) + "\n", "utf-8")
     assert [edit["reason"] for edit in gate(new, old)[1]["broken"]] == ["missing"] * 2
     assert gate(new, old, "--shared", "--drop", "60")[1]["broken"] == []
+
+
+def test_missing_files_of_a_folder_fail_the_gate_or_are_left_out_with_shared(
+    gate: Gate, server: ScriptedServer, tmp_path: Path
+) -> None:
+    old, new = write_outputs(tmp_path / "old", [True] * 8), write_outputs(tmp_path / "new", [True] * 8, 9)
+    (new.parent / "e3.png").unlink()
+    (old.parent / "e5.png").unlink()
+    _, answer, said = gate(new.parent, old)
+    assert "1 of 8 outputs missing" in said
+    assert [edit["edit_id"] for edit in answer["broken"]] == ["e3"]
+    _, answer, _ = gate(new.parent, old, "--shared", "--drop", "60")
+    assert (answer["broken"], answer["edits"]) == ([], 6)
+    assert answer["left_out"] == {f"no readable output in {old.name}": 1, f"no output in {new.parent.name}": 1}
+
+
+def test_junit_of_a_gate_that_compares_nothing_does_not_pass(gate: Gate, tmp_path: Path) -> None:
+    old, new = write_outputs(tmp_path / "old", [True] * 4), write_outputs(tmp_path / "new", [True] * 4, 9)
+    for path in old.parent.glob("e*.png"):
+        path.unlink()
+    assert gate(new, old, "--format", "junit", "--out", str(tmp_path / "gate.xml"))[0] == 5
+    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()[0]
+    assert [suite.get(name) for name in ("tests", "errors")] == ["1", "1"]
 
 
 def test_a_dry_run_says_the_cost_and_asks_nothing(gate: Gate, server: ScriptedServer, tmp_path: Path) -> None:

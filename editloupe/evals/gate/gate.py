@@ -18,7 +18,7 @@ from pydantic import Field
 from editloupe._util.text import number_of, shorten
 from editloupe.evals.batch.batch import Batch, Edits, judge_batch
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.gate.broken_outputs import BrokenOutput, find_broken, name_missing
+from editloupe.evals.gate.broken_outputs import MISSING, BrokenOutput, find_broken, name_missing
 from editloupe.evals.gate.decisions import (
     IDENTICAL,
     LEVEL,
@@ -218,11 +218,11 @@ class ModelGate:
             judging.say(
                 f"looking at {number_of(len(self._matched.pairs), 'pair')} of outputs before anything is judged"
             )
-        broken, self.sound = find_broken(*sides, self._matched.pairs)
-        self._only_baseline = len(self._matched.only_baseline) if shared else 0
-        absent = [] if shared else name_missing(self._matched.only_baseline)
-        self._broken_in_both = len(self._matched.pairs) - len(self.sound) - len(broken)
-        self.broken = (*absent, *broken)
+        defects, self.sound = find_broken(*sides, self._matched.pairs)
+        absent = name_missing(self._matched.only_baseline)
+        self._without_baseline = len(self._matched.pairs) - len(self.sound) - len(defects)
+        self.broken = tuple(output for output in (*absent, *defects) if not (shared and output.reason == MISSING))
+        self._without_new = len(absent) + len(defects) - len(self.broken)
         self._table: RunTable | None = None
         self._spent: tuple[float, int] | None = None
         if judging and len(tables) < 2 and not self.broken:
@@ -404,8 +404,8 @@ class ModelGate:
             tests.values(), key=lambda test: -101.0 if test.low is None else test.low, default=_NO_TEST
         )
         counts = Counter(look.left_out if look else {})
-        counts["broken in both"] = self._broken_in_both
-        counts[f"only in {self.second.name}"] = self._only_baseline
+        counts[f"no readable output in {self.second.name}"] = self._without_baseline
+        counts[f"no output in {self.first.name}"] = self._without_new
         counts[f"only in {self.first.name}"] = len(self._matched.only_new)
         tables = look.tables if look else ()
         warnings = find_warnings(*tables) if tables else ()

@@ -143,6 +143,7 @@ def _read_outputs(path: Path, name: str, other: Source, other_run: RunTable | No
             protocol=protocol,
             allow_outside=options.allow_outside,
             columns=options.columns,
+            missing="not scored",
         )
         for sentence in outputs.notes:
             options.say(sentence)

@@ -318,6 +318,7 @@ def load_outputs(
     protocol: str | None = None,
     allow_outside: bool = False,
     columns: Columns | None = None,
+    missing: str | None = None,
 ) -> LoadedOutputs:
     """Find the outputs of models for a benchmark or a manifest. All outputs are looked up before the first edit is read.
 
@@ -334,6 +335,7 @@ def load_outputs(
         protocol: The protocol whose spelling of instruction types is used; by default the layout's own.
         allow_outside: Allow paths that lead outside the manifest's folder.
         columns: Fields of an edit to the columns of a manifest that hold them, if the columns have other names.
+        missing: What a missing output means, for the notes. By default what it means for scores.
 
     Raises:
         UserError: The layout, a language, a model or an output folder is not known.
@@ -353,7 +355,7 @@ def load_outputs(
     surveys, left_out = resolve_models(folders, models, read, parts)
     notes = [*sentences, *left_out]
     by_rule = judged_by is not None and judged_by.missing_output is not None
-    counts = "they count 0, by the paper's rule" if by_rule else "they stay unjudged and are not counted"
+    counts = missing or ("they count 0, by the paper's rule" if by_rule else "they stay unjudged and are not counted")
     notes += [
         sentence
         for survey in surveys

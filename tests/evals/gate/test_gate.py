@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from editloupe.evals.gate.broken_outputs import compare_outputs, find_defect, measure_outside_change
-from editloupe.evals.gate.decisions import estimate_power
+from editloupe.evals.gate.decisions import SPENT, estimate_power
 from editloupe.evals.gate.gate import run_gate
 from editloupe.evals.stats.intervals import t_quantile
 from editloupe.evals.stats.scores.run_table import read_run_table
@@ -15,10 +15,10 @@ from tests.drawn_pictures import textured
 from tests.evals.model_runs import Scores, model_run
 from tests.evals.sample_runs import IF, VC
 
-T955_19 = t_quantile(1 - 2 * 0.045, 19)
-"""The quantile of 1 − 0.045 of Student's t with 19 degrees of freedom: nine tenths of an error of 0.05."""
-T985_19 = t_quantile(1 - 2 * 0.015, 19)
-"""That of a third of the error."""
+LOWER_19 = t_quantile(1 - 2 * SPENT * 0.05, 19)
+"""Quantile of Student's t with 19 degrees of freedom, for the part of an error of 0.05 that is spent."""
+UPPER_19 = t_quantile(1 - 2 * SPENT * 0.05 / 3, 19)
+"""For a third of that error."""
 
 
 def two_models(tmp_path: Path, new: Sequence[Scores | None], old: Sequence[Scores | None]) -> tuple[Path, Path]:
@@ -41,10 +41,10 @@ def test_bounds_are_those_of_the_paired_t_test(tmp_path: Path) -> None:
     test = run_gate(new, old, 50).criteria[IF]
     se = 100 / 3 / np.sqrt(19)
     assert test.difference == pytest.approx(0)
-    assert test.low == pytest.approx(-T955_19 * se, abs=1e-6)
-    assert test.high == pytest.approx(T985_19 * se, abs=1e-6), "the upper bound is Bonferroni's for three scores"
+    assert test.low == pytest.approx(-LOWER_19 * se, abs=1e-6)
+    assert test.high == pytest.approx(UPPER_19 * se, abs=1e-6), "the upper bound is Bonferroni's for three scores"
     alone = run_gate(new, old, 50, [IF]).criteria[IF]
-    assert alone.high == pytest.approx(T955_19 * se, abs=1e-6)
+    assert alone.high == pytest.approx(LOWER_19 * se, abs=1e-6)
 
 
 def test_a_proven_loss_beyond_the_margin_fails(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_small_difference_of_few_edits_is_undecided_and_the_needed_number_is_n
     test = run_gate(new, old, 5, [IF]).criteria[IF]
     assert test.verdict == "cannot_tell"
     # The bound is 13.22 below the difference and must be 5: 20 · (13.22 / 5)² edits.
-    assert test.needed == int(np.ceil(20 * (T955_19 * 100 / 3 / np.sqrt(19) / 5) ** 2))
+    assert test.needed == int(np.ceil(20 * (LOWER_19 * 100 / 3 / np.sqrt(19) / 5) ** 2))
 
 
 def test_four_source_pictures_are_too_few_to_tell(tmp_path: Path) -> None:
