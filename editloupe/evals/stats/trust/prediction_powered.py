@@ -32,6 +32,8 @@ from editloupe.evals.stats.intervals import (
 
 MAX_WIDTH_RATIO = 1.05
 """Ratio of widths from which the interval of the labels alone replaces the corrected one."""
+MIN_OTHERS = 5
+"""Clusters without labels below which the judge is not used: a few deviate too little from their own mean."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,10 @@ def correct_mean(
     alone_freedom = np.maximum(degrees_of_freedom(at.held), 1.0)
     freedom = np.maximum(alone_freedom - 1, 1.0) * _unlabelled_factor(pulled, at.held > 0)
     if small_sample:
-        # Use the labels alone if the judge would widen the interval, as it may if clusters vary together, or if it agrees with
-        # all labels: then nothing shows how far it is off elsewhere.
-        helps = np.isfinite(freedom) & (
-            _interval_width(pulled, freedom) <= MAX_WIDTH_RATIO * _interval_width(alone, alone_freedom)
-        )
+        # Use the labels alone if the judge would widen the interval, as it may if clusters vary together; if it agrees with all
+        # labels: then nothing shows how far it is off elsewhere; or if few clusters are left: how they vary is not known.
+        narrows = _interval_width(pulled, freedom) <= MAX_WIDTH_RATIO * _interval_width(alone, alone_freedom)
+        helps = np.isfinite(freedom) & narrows & (at.others >= MIN_OTHERS)
         weight = np.where(helps, weight, 0.0)
     used = weight > 0
     moves = np.where(used[..., None], pulled, alone)
@@ -162,6 +163,9 @@ class _Labelled:
         self._of_people = Moves(cells.moves(by_label, self._people), self.held)
         self._of_judge = Moves(cells.moves(by_label, self._judge), self.held)
         self._of_rest = Moves(cells.moves(by_judge, self._judge), cells.sum_clusters(by_judge) / total)
+        rest = self._of_rest.held
+        self.others = rest.sum(-1) ** 2 / np.maximum((rest**2).sum(-1), 1e-300)
+        """How many clusters of equal weight the judge's other cells are worth."""
         self.mean = (by_label * self._people).sum(-1)
         """Of the labels alone."""
         self.apart = ((by_judge - by_label) * self._judge).sum(-1)

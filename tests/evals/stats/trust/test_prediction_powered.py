@@ -54,6 +54,15 @@ def test_a_judge_that_knows_nothing_leaves_the_labels_alone() -> None:
     assert [float(end) for end in alone] == pytest.approx(plain)
 
 
+@pytest.mark.parametrize(("labels", "helps"), [(38, False), (30, True)])
+def test_a_few_edits_without_labels_cannot_pull_the_mean(labels: int, helps: bool) -> None:
+    people = np.tile([0.0, 100 / 3, 200 / 3, 100.0], 10)
+    judge = np.where(np.arange(40) < labels, 0.9 * people + np.tile([0.0, 5.0], 20), 0.0)
+    shares = np.where(np.arange(40) % 2, 1 / 50, 3 / 100)
+    found = correct_mean(people, judge, np.arange(40) < labels, shares)
+    assert (float(found.value) != float(found.alone)) == helps
+
+
 def test_a_judge_that_agrees_with_every_label_leaves_them_alone_for_nothing_says_how_far_it_errs_elsewhere() -> None:
     people, labelled = np.tile([0.0, 0.0, 100.0], 100), np.arange(300) < 21
     judge = np.where(labelled, people, np.tile([30.0, 40.0], 150))
