@@ -114,7 +114,7 @@ def charts(client: TestClient) -> None:
     begun, core = time.perf_counter(), time.process_time()
     page = client.get("/runs/run/charts").text
     answered, counted = time.perf_counter(), time.process_time()
-    places = [part.split('"')[0].replace("&amp;", "&") for part in page.split('data-picture="')[1:]]
+    places = [part.split('"')[0].replace("&amp;", "&") for part in page.split('data-fragment="')[1:]]
     sizes = [len(client.get(address).content) for address in places]
     assert sizes
     assert min(sizes) > 1000

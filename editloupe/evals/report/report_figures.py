@@ -194,11 +194,12 @@ def _build_leaderboard_figures(board: Leaderboard) -> dict[str, Draw]:
 
 
 def _collect_agreement(board: Leaderboard) -> dict[str, dict[str, Measures]]:
-    """Return agreement with people by criterion and judge; runs with the same judge and mode are named by run."""
+    """Return agreement with people by criterion and judge, or by run if two runs have the same judge and mode."""
     ways = [(report.judge, report.mode) for report in board.reports]
+    is_judge_unique = len(set(ways)) == len(ways)
     by_criterion: dict[str, dict[str, Measures]] = {}
     for report, way in zip(board.reports, ways, strict=True):
-        label = ", ".join(way) if ways.count(way) == 1 else report.run
+        label = ", ".join(way) if is_judge_unique else report.run
         for name, measures in report.agreement.criteria.items() if report.agreement else ():
             if measures.n:
                 by_criterion.setdefault(report.titles[name], {})[label] = measures

@@ -150,9 +150,14 @@ class RunSearch:
 
     def hits(self, order: str = "manifest", limit: int | None = None, skip: int = 0) -> Iterator[TraceHit]:
         """Yield the verdicts that match."""
-        window = f"LIMIT {-1 if limit is None else int(limit)} OFFSET {int(skip)}"
-        for row in self.index.execute(f"{_HIT} {self.matching} ORDER BY {_order_sql(order)} {window}"):
-            yield _build_hit(row, self._run_name, self.run.folder)
+        ordered = f"{self.matching} ORDER BY {_order_sql(order)}"
+        if limit is None:
+            for row in self.index.execute(f"{_HIT} {ordered} LIMIT -1 OFFSET {int(skip)}"):
+                yield _build_hit(row, self._run_name, self.run.folder)
+            return
+        # Sorting numbers alone is several times faster, because SQLite sorts all columns that a query asks for.
+        page = self.index.execute(f"SELECT v.answer {ordered} LIMIT {int(limit)} OFFSET {int(skip)}").fetchall()
+        yield from filter(None, (self.hit(answer) for (answer,) in page))
 
     def numbers(self, order: str = "manifest") -> list[int]:
         """Return the numbers of all verdicts that match, in order."""

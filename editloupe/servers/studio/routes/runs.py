@@ -401,7 +401,7 @@ def _blocks(open_run: OpenRun, facts: TableFacts, queue: LabelQueue | None) -> A
     with raise_run_damaged(open_run.name):
         table = read_run_table(open_run.run.folder, configuration=facts.configuration)
         people = load_human_labels(table, studio=open_run.labels.path)
-        return corrected_blocks(correct_scores(table, people, queue), table.titles)
+        return corrected_blocks(correct_scores(table, people, queue), table.titles, level=1)
 
 
 @router.get("/runs/{key}/trust")
