@@ -151,7 +151,9 @@ def open_parquet(file: Path) -> Any:
 
     _check_head(file)
     try:
-        return parquet.ParquetFile(file, buffer_size=READ_AHEAD, pre_buffer=False)
+        opened = parquet.ParquetFile(file, buffer_size=READ_AHEAD, pre_buffer=False)
+        _read_names(opened.schema_arrow)
+        return opened
     except Exception as error:  # pyarrow raises its own kinds and OSError alike
         raise UserError(f"{file.name} is not a Parquet file, or not a whole one ({one_line(error)})") from None
 
@@ -164,16 +166,33 @@ def open_batches(file: Path) -> tuple[Any, Iterator[Any]]:
         source = pyarrow.memory_map(str(file))
         if head.startswith(_ARROW_FILE):
             indexed = pyarrow.ipc.open_file(source)
-            return indexed.schema, map(indexed.get_batch, range(indexed.num_record_batches))
+            _read_names(indexed.schema)
+            return indexed.schema, map(_validated, map(indexed.get_batch, range(indexed.num_record_batches)))
         if source.size() > 4:
             source.seek(source.size() - 4)
             if source.read(4) != bytes(4):
                 raise EOFError("the end of the stream is missing")
             source.seek(0)
         stream = pyarrow.ipc.open_stream(source)
-        return stream.schema, iter(stream)
+        _read_names(stream.schema)
+        return stream.schema, map(_validated, stream)
     except Exception as error:  # pyarrow raises its own kinds and OSError alike
         raise UserError(f"{file.name} is not an Arrow file, or not a whole one ({one_line(error)})") from None
+
+
+def _validated(batch: Any) -> Any:
+    """Return a record batch whose offsets lie in its buffers; of a damaged file, reading it could end the process."""
+    batch.validate(full=True)
+    return batch
+
+
+def _read_names(schema: Any) -> None:
+    """Read all names of columns and fields; raise UnicodeDecodeError if one is not UTF-8."""
+    fields = list(schema)
+    while fields:
+        kind = getattr(fields[-1].type, "storage_type", fields[-1].type)
+        _ = fields.pop().name
+        fields += [kind.field(number) for number in range(kind.num_fields)]
 
 
 def _check_head(file: Path) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import tracemalloc
@@ -178,6 +179,33 @@ def test_parquet_columns_of_bytes_are_left_out_unless_they_are_pictures_of_the_e
 
 
 @pytest.mark.timeout(30)
+def write_arrow(path: Path, schema: Any, columns: list[Any]) -> Path:
+    from pyarrow import RecordBatch, ipc
+
+    with ipc.new_file(str(path), schema) as out:
+        out.write_batch(RecordBatch.from_arrays(columns, schema=schema))
+    return path
+
+
+def test_offsets_that_lead_out_of_an_arrow_file_are_one_sentence(folder: Path) -> None:
+    """Reading such a text would read other memory, or end the process."""
+    pa = pytest.importorskip("pyarrow")
+    offsets = pa.py_buffer(struct.pack("<3i", 0, 2**30, 3))
+    damaged = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])
+    schema = pa.schema([(name, pa.string()) for name in ("source", "edited", "instruction")])
+    path = write_arrow(folder / "m.arrow", schema, [pa.array(["a.png"] * 2), pa.array(["b.png"] * 2), damaged])
+    with pytest.raises(UserError, match=r"m\.arrow, after row 0: this cannot be read"):
+        list(load_manifest(path))
+
+
+def test_a_column_whose_name_is_no_text_is_one_sentence(folder: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    path = write_arrow(folder / "m.arrow", pa.schema([("instruction", pa.string())]), [pa.array(["x"])])
+    path.write_bytes(path.read_bytes().replace(b"instruction", b"in\xd1truction"))
+    with pytest.raises(UserError, match="is not an Arrow file, or not a whole one"):
+        list(load_manifest(path))
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
 def test_a_pipe_for_a_manifest_is_refused_at_once(suffix: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / f"m{suffix}")
