@@ -62,8 +62,8 @@ def masks(
     """
     if format not in FORMATS:
         raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{format}"')
-    if len(pictures) > 2:
-        raise UserError("name a run, or the source and the edited picture")
+    if len(pictures) > 2 or (len(pictures) == 1 and pictures[0].is_file()):
+        raise UserError("name the folder of a run, or two pictures: the source and the edited one")
     if format == "png" and out is None:
         raise UserError("--format png needs --out")
     failed: list[str] = []

@@ -21,11 +21,16 @@ BLOCKS = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "guides" / "gate.md")
 WORKFLOW, GITLAB = map(yaml.safe_load, BLOCKS)
 
 
-def run_step(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
-    """Run the shell of the action's gate step as the service would."""
-    (step,) = [step for step in ACTION["runs"]["steps"] if step.get("id") == "gate"]
-    values = {name: each.get("default", "") for name, each in ACTION["inputs"].items()} | inputs
-    named = {name: values[re.fullmatch(r"\${{ inputs\.(\w+) }}", text)[1]] for name, text in step["env"].items()}  # type: ignore[index]
+ADDRESS = "https://example.org/artifact"
+
+
+def run_step(folder: Path, which: str = "gate", **inputs: str) -> subprocess.CompletedProcess[str]:
+    """Run the shell of one of the action's steps as the service would."""
+    (step,) = [step for step in ACTION["runs"]["steps"] if step.get("id") == which]
+    values = {f"inputs.{name}": each.get("default", "") for name, each in ACTION["inputs"].items()}
+    values |= {f"inputs.{name}": value for name, value in inputs.items()}
+    values["steps.result.outputs.artifact-url"] = ADDRESS
+    named = {name: values[re.fullmatch(r"\${{ ([\w.-]+) }}", text)[1]] for name, text in step["env"].items()}  # type: ignore[index]
     python = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     service = {"GITHUB_STEP_SUMMARY": str(folder / "summary"), "GITHUB_OUTPUT": str(folder / "output")}
     environment = {**os.environ, **python, **service, **named}
@@ -52,7 +57,11 @@ def test_the_step_of_the_action_ends_with_the_code_of_the_gate(
     )
     assert done.returncode == code, done.stderr
     assert (tmp_path / "output").read_text() == f"verdict={verdict}\n"
-    assert f"**{verdict.capitalize()}" in (tmp_path / "summary").read_text("utf-8")
+    assert run_step(tmp_path, "summary").returncode == 0
+    summary = (tmp_path / "summary").read_text("utf-8")
+    assert f"**{verdict.capitalize()}" in summary
+    assert summary.count(ADDRESS) == (0 if verdict == "passed" else 5 * 3 + 1), "pictures are in the artifact"
+    assert "gate-pictures" not in summary
     assert {"gate.json", "gate.xml", "gate.md"} <= {path.name for path in tmp_path.iterdir()}
 
 

@@ -66,8 +66,8 @@ def test_a_run_has_a_mask_per_edit_and_says_which_edits_have_none(
         (["A", "B", "--format", "pgm"], '--format is one of coco, png, rle, not "pgm"'),
         (["A", "B", "--format", "png"], "--format png needs --out"),
         (["A", "none.png"], "none.png"),
-        (["A"], "before.png"),
-        (["A", "B", "A"], "name a run, or the source and the edited picture"),
+        (["A", "B", "A"], "name the folder of a run, or two pictures"),
+        (["A"], "name the folder of a run, or two pictures"),
     ],
 )
 def test_a_mistake_is_one_sentence(
