@@ -99,6 +99,11 @@ def always_flawless(request: Request) -> Answer:
     return final(VC_LABELS[3] if "Scene Collapse" in request.system else IF_LABELS[3])
 
 
+def always_worst(request: Request) -> Answer:
+    """Give the worst label without looking."""
+    return final(VC_LABELS[0] if "Scene Collapse" in request.system else IF_LABELS[0])
+
+
 def invents_a_difference(request: Request) -> Answer:
     """Answer from the pixels, with one more anomaly than there is."""
     seen = read_request(request)

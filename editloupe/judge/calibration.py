@@ -23,7 +23,7 @@ CONFIDENCE_KINDS: Mapping[str, str] = {
     "repeats": "the vote of its repeats",
     "entropy": "the entropy of its repeats' labels",
     "judges": "the other judges of the run",
-    "claims": "its claims, checked against the pixels",
+    "claims": "the share of its claims that the pixels support",
 }
 """Sources of confidence, in order of preference."""
 ONLY_IF_NAMED = frozenset({"entropy", "claims"})

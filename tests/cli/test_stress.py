@@ -69,6 +69,8 @@ def test_no_fault_is_found_in_a_judge_that_reads_the_pixels(
     asked = server.served
     assert stress(arguments, capsys)["failures"] == []
     assert server.served == asked, "a second run asks nothing"
+    assert run(["report", str(tmp_path / "run"), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["coverage"]["not_yet"] == 0
 
 
 @pytest.mark.slow
@@ -225,6 +227,18 @@ def test_unjudged_answers_are_counted_with_their_reason(
     (variant,) = stress(arguments, capsys, 3)["variants"]
     assert variant["n"] == 2 * 5
     assert variant["unjudged"] == {"bad_image": 2}
+
+
+def test_the_words_name_variants_without_an_answer_to_compare(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = faulty.write_edits(tmp_path, 2)
+    arguments = command(scripted(faulty.always_worst), manifest, tmp_path / "run", "--variants", "blank,noise,jpeg")
+    judge = stress(arguments, capsys)
+    assert judge["verdict"].startswith("no fault found")
+    assert judge["verdict"].endswith("; nothing to compare in blank, noise")
+    arguments = command(scripted(faulty.always_flawless), manifest, tmp_path / "flawless", "--variants", "blank,jpeg")
+    assert "(blank 0 % of 2)" in stress(arguments, capsys)["verdict"]
 
 
 def test_an_estimate_counts_every_unit_once_and_asks_nothing(

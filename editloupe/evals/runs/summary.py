@@ -133,7 +133,7 @@ class Completion:
     judged: int
     unjudged: int
     expected: int
-    """Units there should be: of every edit of the run, in every planned repeat."""
+    """Units there should be: of every edit of the run, in every repeat that was last asked for, and those there are beyond."""
     edits: int
     """Edits with at least one outcome."""
 
@@ -167,7 +167,12 @@ def count_completion(run: Run, reader: RunReader, configuration: Configuration) 
     unjudged = int(reader.connection.execute(query, values).fetchone()[0])
     found = _find_repeats(reader, configuration)
     names = {criterion for criterion, _ in found}
-    repeats = max((planned_repeats(run.about(), configuration.name), *(repeat + 1 for _, repeat in found)))
+    repeats = planned_repeats(run.about(), configuration.name) or max((repeat + 1 for _, repeat in found), default=1)
+    query = (
+        f"SELECT total(units - ?) FROM (SELECT count(*) AS units FROM answers WHERE {OF_CONFIGURATION} "
+        f"GROUP BY edit, {column}) WHERE units > ?"
+    )
+    further = int(reader.connection.execute(query, (repeats, *values, repeats)).fetchone()[0])
     total = int(reader.connection.execute("SELECT count(*) FROM edits").fetchone()[0])
     waiting = _find_waiting(reader, configuration) if edits < total else set()
     expected = expected_units(
@@ -179,7 +184,7 @@ def count_completion(run: Run, reader: RunReader, configuration: Configuration) 
         waiting_edits=(stored.edit for stored in run.edits() if stored.name in waiting),
         repeats=repeats,
     )
-    return Completion(units - unjudged, unjudged, max(units, expected), edits)
+    return Completion(units - unjudged, unjudged, max(units, expected + further), edits)
 
 
 def expected_units(

@@ -332,23 +332,29 @@ def _estimate(cells: Sequence[_Cell]) -> Estimate:
 
 
 def _describe(shares: Sequence[VariantShare]) -> str:
-    """Return the faults in words."""
+    """Return the faults in words, and the variants that show nothing because no answer could be compared."""
     criteria = {share.name: share.criteria.values() for share in shares}
     faults = []
     for fault, (must, names) in FAULTS.items():
-        worst = {name: min(_list_shares(criteria.get(name, ()), must), default=1.0) for name in names}
-        low = [f"{name} {100 * share:.0f} %" for name, share in worst.items() if share < LOW_SHARE]
+        low = []
+        for name in names:
+            worst = min(_list_compared(criteria.get(name, ()), must), key=lambda row: row.share or 0.0, default=None)
+            if worst is not None and (share := worst.share or 0.0) < LOW_SHARE:
+                low.append(f"{name} {100 * share:.0f} % of {worst.n}")
         if low:
             faults.append(f"{fault} ({', '.join(low)})")
-    if faults:
-        return "; ".join(faults)
-    if not any(share.n for share in shares):
+    empty = [share.name for share in shares if not any(row.n for row in share.criteria.values())]
+    if len(empty) == len(shares):
         return "nothing could be compared"
-    return f"no fault found: at least {100 * LOW_SHARE:.0f} % of the answers to every variant are right"
+    found = (
+        "; ".join(faults)
+        or f"no fault found: at least {100 * LOW_SHARE:.0f} % of the answers to every variant are right"
+    )
+    return f"{found}; nothing to compare in {', '.join(empty)}" if empty else found
 
 
-def _list_shares(criteria: Iterable[StressShare], must: Must) -> Iterator[float]:
-    return (row.share for row in criteria if row.must == must and row.share is not None)
+def _list_compared(criteria: Iterable[StressShare], must: Must) -> Iterator[StressShare]:
+    return (row for row in criteria if row.must == must and row.share is not None)
 
 
 def stress_blocks(stress: Stress, folder: str, figure: bool = False) -> Iterator[Block]:

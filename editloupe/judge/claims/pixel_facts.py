@@ -25,8 +25,10 @@ from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
 
 PictureSide = Literal["source", "edited"]
-VERSION = "1"
+VERSION = "2"
 """Raised when the same pictures give other numbers."""
+EMPTIED = -0.9
+"""Relative contrast from which nothing of the source is left: the tone that a comparison removes would be the whole picture."""
 SMOOTHING = 1.2
 """Blur before pixels are compared, so that grain and coding noise matter little."""
 LOUDEST, USUAL = 90, 75
@@ -100,8 +102,11 @@ class PairFacts:
 
     @cached_property
     def comparison(self) -> PictureComparison:
-        """The differing regions, as the tool finds them."""
-        return compare(self._pixels["source"], self._pixels["edited"])
+        """The differing regions, as the tool finds them; a picture that was emptied is another scene."""
+        found = compare(self._pixels["source"], self._pixels["edited"])
+        if found.global_change.contrast > EMPTIED:
+            return found
+        return replace(found, whole_scene=True, changed_share=1.0)
 
     @cached_property
     def regions(self) -> tuple[tuple[Box, float], ...]:

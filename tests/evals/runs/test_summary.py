@@ -77,6 +77,36 @@ def test_a_stopped_run_says_how_much_is_not_judged_yet(
     assert words in client.get("/runs/run").text
 
 
+@pytest.mark.long
+def test_repeats_of_some_edits_are_not_expected_of_edits_that_were_asked_for_once(tmp_path: Path) -> None:
+    edits = []
+    for number in range(3):
+        (tmp_path / f"{number}").mkdir()
+        before, after = edit_pair(tmp_path / f"{number}")
+        text = f"Change the color of patch {number} to red"
+        edits.append(Edit(id=f"edit-{number}", source=before, edited=after, instruction=text))
+
+    def judge(chosen: list[Edit], repeats: int) -> None:
+        batch = Batch(
+            edits=lambda: chosen,
+            out=tmp_path / "run",
+            open_judge=lambda **hooks: Judge("rules", mode="plain", **hooks),
+            repeats=repeats,
+        )
+        judge_batch(batch, quiet=True)
+
+    judge(edits[:1], 3)
+    judge(edits, 1)
+    with Run.open(tmp_path / "run") as run, run.reader() as reader:
+        found = count_completion(run, reader, run.configurations()[0])
+    assert (found.expected, found.not_yet) == (2 * 3 + 2 * 2, 0)
+    assert read_run_table(tmp_path / "run").expected() == found.expected
+    judge(edits, 2)
+    with Run.open(tmp_path / "run") as run, run.reader() as reader:
+        found = count_completion(run, reader, run.configurations()[0])
+    assert (found.expected, found.not_yet) == (2 * 3 + 4 * 2, 0)
+
+
 def test_a_criterion_of_the_users_own_is_expected_of_every_edit_that_waits() -> None:
     edit = Edit(id="x", source="s.png", edited="e.png", instruction="Do it", instruction_type="ADD")
     protocol = find_protocol("edit-compass")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from editloupe.judge.claims.claim_checks import CheckedEdit, check_claim
@@ -69,6 +70,15 @@ def test_without_annotated_targets_one_difference_does_not_contradict_that_nothi
 ) -> None:
     assert check(facts, "nothing_else_changed", UNKNOWN, place="rest").state == "not_checkable"
     assert check(facts, "region_changed", UNKNOWN, place="rest").state == "not_checkable"
+
+
+@pytest.mark.parametrize("level", [0, 128, 255])
+def test_an_empty_picture_keeps_nothing_of_the_source(level: int) -> None:
+    before = textured()
+    facts = PairFacts(before, np.full_like(before, level), Instruments(ToolSettings(read_text="off")))
+    assert check(facts, "nothing_else_changed", place="rest").state == "contradicted"
+    assert check(facts, "region_unchanged", place="whole").state == "contradicted"
+    assert check(facts, "region_changed", place="whole").state == "supported"
 
 
 def test_of_two_equal_pictures_no_change_can_be_claimed() -> None:

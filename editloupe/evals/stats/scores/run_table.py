@@ -340,16 +340,19 @@ class RunTable:
     def expected(self, criteria: Collection[str] | None = None, repeats: int | None = None) -> int:
         """Return the number of units there should be for some criteria, including edits that were not judged yet."""
         wanted = set(self.criteria if criteria is None else criteria)
-        planned = planned_repeats(self.about, self.configuration)
-        return expected_units(
+        planned = planned_repeats(self.about, self.configuration) or (len(self.repeats) if repeats is None else repeats)
+        own = [position for position, name in enumerate(self.criteria) if name in wanted]
+        units = (self.numbers.judged + self.numbers.unjudged)[..., own].sum(axis=1)
+        expected = expected_units(
             self.protocol,
             wanted,
             edits=len(self.rows),
-            answered=int(self.asked[:, [name in wanted for name in self.criteria]].sum()),
+            answered=int(self.asked[:, own].sum()),
             waiting=len(self.waiting),
             waiting_edits=self.waiting,
-            repeats=max(planned, len(self.repeats) if repeats is None else repeats),
+            repeats=planned,
         )
+        return expected + int(np.maximum(units - planned, 0).sum())
 
 
 def count_served_versions(units: Iterable[UnitColumns]) -> tuple[ServedVersion, ...]:
