@@ -23,8 +23,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 OF_DEVELOPMENT = {"dev", "docs", "servers"}
 FOR_USERS = set(EXTRAS) - OF_DEVELOPMENT
-ON_REQUEST = {"hpsv3", "langchain", "pandas"}
-"""Packages that are used if the user installed them; a message says which is missing."""
+ON_REQUEST = {"datasets", "hpsv3", "langchain", "lmms_eval", "pandas"}
+"""Packages that are used if the user installed them; a message says which is missing. lmms-eval loads its plugin itself."""
 POSIX_ONLY = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 
 
