@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -66,6 +67,9 @@ SHORT = (
 )
 CLIENTS, CONCURRENCY = 24, 24
 KEY = {"OPENAI_API_KEY": "soak-key"}
+NUMBER = "x-soak-number"
+"""Header with the number of a request."""
+SENT = "sent"
 JUMPS = {17: 3600.0, 18: -7200.0, 19: 0.0}
 
 
@@ -107,6 +111,7 @@ class Day:
         self.asked: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.handshakes = 0
+        self._arrived = (folder / "arrived").open("w", buffering=1)
         self._folder, self._requests, self._random = folder, requests, random.Random(0)
         self._expires = True
         self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -124,6 +129,7 @@ class Day:
     def answer(self, request: Any) -> Any:
         """Return the reply to a request."""
         self.asked[request.model] += 1
+        self._arrived.write(request.headers[NUMBER] + "\n")
         if self.hour >= 15 and self._expires:
             self._expires = False
             self.tls.load_cert_chain(self._folder / "expired.pem")
@@ -213,12 +219,43 @@ def make_certificates(folder: Path) -> None:
 # Our commands
 
 
+def number_requests(log: Path) -> None:
+    """Number the requests of this process; log when each is sent, and how it ends for the client."""
+    from editloupe.agent.chat_client import ModelChat
+    from editloupe.agent.transport.http import Gate
+
+    file = log.open("a", buffering=1)
+    numbers = iter(range(10**9))
+    current: ContextVar[str] = ContextVar("current")
+    send, once = Gate.outgoing, ModelChat._once
+
+    async def outgoing(self: Gate, request: Any, *arguments: Any, **options: Any) -> None:
+        request.headers[NUMBER] = current.get()
+        file.write(f"{current.get()} {SENT}\n")
+        await send(self, request, *arguments, **options)
+
+    async def attempt(self: ModelChat, exchange: Any, *arguments: Any) -> Any:
+        number, before, end = f"{log.stem}-{os.getpid()}-{next(numbers)}", exchange.attempts, "reply"
+        current.set(number)
+        try:
+            return await once(self, exchange, *arguments)
+        except BaseException as error:
+            end = type(error.__cause__ or error).__name__
+            raise
+        finally:
+            if exchange.attempts > before:
+                file.write(f"{number} {end}\n")
+
+    Gate.outgoing, ModelChat._once = outgoing, attempt  # type: ignore[method-assign]
+
+
 def run_command(clock: str, *arguments: str) -> None:
-    """Run the command line with a wall clock that is off by the seconds in a file."""
+    """Run the command line with a wall clock that is off by the seconds in a file, and number its requests."""
     from editloupe.agent.transport import rate_limits
     from editloupe.cli.main import run
     from editloupe.evals.runs import unit_rows
 
+    number_requests(Path(clock).with_name(f"{arguments[0]}.log"))
     with open(clock, "r+b") as file:
         held = mmap.mmap(file.fileno(), 8)
     true_time, true_time_ns = time.time, time.time_ns
@@ -328,6 +365,8 @@ class Soak:
         address = ""
         while "reward server: " not in address:
             address = (await self._serve.stderr.readline()).decode()
+            if not address:
+                sys.exit("serve has ended before it listened")
         draining = asyncio.create_task(self._serve.stderr.read())
         numbers = iter(range(10**9))
         source, *edits = [
@@ -404,6 +443,7 @@ class Soak:
         print(f"failures sent: {json.dumps(model['faults'])}; failed handshakes: {model['failed']}")
         for name, asked in (("serve", None), ("batch", 2 * self._edits)):
             self._account(name, asked, model.get(f"soak-{name}", 0))
+            self._trace(name)
 
     def _account(self, name: str, asked: int | None, arrived: int) -> None:
         from editloupe.evals.runs.store import Run
@@ -427,6 +467,24 @@ class Soak:
         if name == "serve":
             print(f"  answers to clients {sum(self._answers.values())}: {dict(self._answers.most_common())}")
             print(f"  its metrics: {self.counts['metrics']}")
+
+    def _trace(self, name: str) -> None:
+        """Print what became of every request of a command."""
+        sent, ends = set(), {}
+        for line in (self._folder / f"{name}.log").read_text().splitlines():
+            number, end = line.split()
+            if end == SENT:
+                sent.add(number)
+            else:
+                ends[number] = end
+        arrived = set((self._folder / "arrived").read_text().split())
+        print(f"  ended for the client {len(ends)}, in flight at a kill {len(sent - ends.keys())}")
+        for words, numbers in (
+            ("arrived", sent & arrived),
+            ("did not arrive", sent - arrived),
+            ("was not sent", ends.keys() - sent),
+        ):
+            print(f"  {words}: {len(numbers)} {dict(Counter(ends.get(n, 'killed') for n in numbers).most_common())}")
 
 
 def read_metrics(text: str) -> dict[str, float]:

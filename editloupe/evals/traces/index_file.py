@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -192,6 +192,19 @@ def recall(index: sqlite3.Connection, key: str) -> Any:
 def remember(index: sqlite3.Connection, key: str, value: Any) -> None:
     """Set a value of the meta data."""
     index.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
+
+
+@contextmanager
+def writing(index: sqlite3.Connection) -> Iterator[None]:
+    """Write to the index in one transaction."""
+    index.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        index.execute("COMMIT")
+    except BaseException:
+        if index.in_transaction:  # a full disk has ended it already
+            index.execute("ROLLBACK")
+        raise
 
 
 def stamp(*files: Path) -> list[list[int] | None]:

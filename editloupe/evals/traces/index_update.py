@@ -45,6 +45,7 @@ from editloupe.evals.traces.index_file import (
     recall,
     remember,
     stamp,
+    writing,
 )
 
 Item = TypeVar("Item")
@@ -84,9 +85,23 @@ UPDATE verdicts SET twin = EXISTS (
 
 
 @contextmanager
-def open_index(run: Run, progress: Progress | None = None) -> Iterator[sqlite3.Connection]:
-    """Yield a connection to a run's index that is up to date, with the steps of all traces."""
-    with closing(connect(run.folder, lambda index: _update(index, run, progress))) as index:
+def open_index(
+    run: Run, progress: Progress | None = None, fill_more: Callable[[sqlite3.Connection], object] | None = None
+) -> Iterator[sqlite3.Connection]:
+    """Yield a connection to a run's index that is up to date, with the steps of all traces.
+
+    Args:
+        run: The run.
+        progress: Called while the index is built.
+        fill_more: Writes further tables of the index. If the disk is too full for them, the index is made elsewhere.
+    """
+
+    def fill(index: sqlite3.Connection) -> None:
+        _update(index, run, progress)
+        if fill_more is not None:
+            fill_more(index)
+
+    with closing(connect(run.folder, fill)) as index:
         for (place,) in index.execute("SELECT place FROM lost ORDER BY unit, place"):
             run.damage.add("steps", place)
         yield index
@@ -108,18 +123,6 @@ def _update(index: sqlite3.Connection, run: Run, progress: Progress | None) -> N
                 read = "SELECT count(*), coalesce(sum(answer <= ?), 0) FROM verdicts"
                 total, done = index.execute(read, (recall(index, "steps"),)).fetchone()
                 progress(done, total)
-
-
-@contextmanager
-def _writing(index: sqlite3.Connection) -> Iterator[None]:
-    index.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        if index.in_transaction:  # a full disk has ended it already
-            index.execute("ROLLBACK")
-        raise
-    index.execute("COMMIT")
 
 
 # Rows
@@ -150,7 +153,7 @@ def update_rows(
     now = _stamp(run)
     if not force and _has_rows(index, now, scan):
         return
-    with _writing(index), source.snapshot():
+    with writing(index), source.snapshot():
         removed = _forget_other_answers(index, source, run)
         is_empty = recall(index, "last") is None
         answered = _take_answers(index, source)
@@ -443,7 +446,7 @@ def _next_verdicts(index: sqlite3.Connection) -> list[tuple[int, int]]:
 
 def _take_steps(index: sqlite3.Connection, source: RunReader) -> bool:
     """Read the steps of the next verdicts; False if all were read."""
-    with _writing(index), source.snapshot():
+    with writing(index), source.snapshot():
         verdicts = _next_verdicts(index)
         if not verdicts:
             return False
@@ -547,7 +550,7 @@ def update_people(
         (numbers[name], criterion, protocol, agreed.label, agreed.score, agreed.place, agreed.count)
         for name, criterion, protocol, agreed in labels.consensus()
     ]
-    with _writing(index):
+    with writing(index):
         if own:
             index.execute("DELETE FROM people")
             remember(index, "people", {"marks": marks, "faults": labels.faults, "notes": labels.notes})

@@ -325,24 +325,25 @@ class RunIndex:
         with raise_run_damaged(self._name):
             if self._source is None:
                 self._source = self._run.reader()
-            version = self._source.data_version()
-            if self._index is not None and version != self._version:
+            version, before = self._source.data_version(), self._labels
+            if self._index is not None:
                 try:
-                    update_rows(self._index, self._run, self._source, force=True)
+                    if version != self._version:
+                        update_rows(self._index, self._run, self._source, force=True)
+                    self._update_people(self._index, before)
                 except sqlite3.DatabaseError:  # the index is full, damaged or gone
                     self._close_index()
-            fill = partial(update_rows, run=self._run, source=self._source)
             if self._index is None:
-                self._index = connect(self._run.folder, fill)
+                self._index = connect(self._run.folder, partial(self._fill, source=self._source))
             self._version = version
-            before = self._labels
-            try:
-                self._labels = update_people(self._index, self._run, studio=self._label_file, before=before)
-            except sqlite3.DatabaseError as error:  # a damaged index is built again
-                self._discard_index(error)
-                self._index = connect(self._run.folder, fill)
-                self._labels = update_people(self._index, self._run, studio=self._label_file)
-            if before is None or before.marks != self._labels.marks:
+            if before is None or before.marks != self._current_labels.marks:
                 self._facts.clear()
-            update_notes(self._index, self._run)
             return self._index
+
+    def _fill(self, index: sqlite3.Connection, source: RunReader) -> None:
+        update_rows(index, self._run, source)
+        self._update_people(index, None)
+
+    def _update_people(self, index: sqlite3.Connection, before: IndexedLabels | None) -> None:
+        self._labels = update_people(index, self._run, studio=self._label_file, before=before)
+        update_notes(index, self._run)

@@ -20,7 +20,7 @@ from editloupe.evals.runs.claim_store import read_counts
 from editloupe.evals.runs.run_folder import TRACE_NOTES
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import timestamp
-from editloupe.evals.traces.index_file import recall, remember, stamp
+from editloupe.evals.traces.index_file import recall, remember, stamp, writing
 from editloupe.types import UserError
 
 FILE = TRACE_NOTES
@@ -85,19 +85,18 @@ def update_notes(index: sqlite3.Connection, run: Run) -> None:
     if recall(index, "notes") == marks:
         return
     notes = read_notes(run.folder)
-    index.execute("BEGIN IMMEDIATE")
-    index.execute("DELETE FROM notes")
-    index.execute("DELETE FROM tags")
     query = (
         "SELECT answer FROM verdicts v JOIN edits e ON e.edit = v.edit WHERE e.name = ? AND v.criterion = ? "
         "AND v.repeat = ? AND v.asked = ? AND v.twin = 0"
     )
-    for key, note in notes.items():
-        for (answer,) in index.execute(query, (key.name, key.criterion, key.repeat, key.asked)).fetchall():
-            index.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (answer, note.note or None))
-            index.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", [(answer, tag) for tag in note.tags])
-    remember(index, "notes", marks)
-    index.execute("COMMIT")
+    with writing(index):
+        index.execute("DELETE FROM notes")
+        index.execute("DELETE FROM tags")
+        for key, note in notes.items():
+            for (answer,) in index.execute(query, (key.name, key.criterion, key.repeat, key.asked)).fetchall():
+                index.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (answer, note.note or None))
+                index.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", [(answer, tag) for tag in note.tags])
+        remember(index, "notes", marks)
 
 
 def update_claims(index: sqlite3.Connection, run: Run) -> None:
@@ -117,11 +116,10 @@ def update_claims(index: sqlite3.Connection, run: Run) -> None:
         )
         for own in read_counts(run.folder).values()
     ]
-    index.execute("BEGIN IMMEDIATE")
-    index.execute("DELETE FROM claims")
-    index.executemany(query, rows)
-    remember(index, "claims", marks)
-    index.execute("COMMIT")
+    with writing(index):
+        index.execute("DELETE FROM claims")
+        index.executemany(query, rows)
+        remember(index, "claims", marks)
 
 
 def _read_key(row: Mapping[str, Any]) -> TraceKey | None:

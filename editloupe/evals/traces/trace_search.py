@@ -17,7 +17,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.filter_parser import parse
 from editloupe.evals.traces.filter_sql import FilterNames, FilterSql, find_unknown_values, translate_filter
 from editloupe.evals.traces.index_file import FILE, discard
-from editloupe.evals.traces.index_update import Progress, open_index, update_people
+from editloupe.evals.traces.index_update import IndexedLabels, Progress, open_index, update_people
 from editloupe.evals.traces.trace_notes import update_claims, update_notes
 from editloupe.evals.traces.trace_statistics import TraceStatistics, count_traces
 from editloupe.types import Record, UserError
@@ -211,10 +211,15 @@ def search_run(
         ExpressionError: The filter has a mistake.
     """
     condition = parse(where)
-    with open_index(run, progress) as index, _discard_if_damaged(run, index):
+    labels: IndexedLabels
+
+    def fill(index: sqlite3.Connection) -> None:
+        nonlocal labels
         labels = update_people(index, run, human, studio)
         update_notes(index, run)
         update_claims(index, run)
+
+    with open_index(run, progress, fill) as index, _discard_if_damaged(run, index):
         own = read_names(index)
         if names is not None:
             own = FilterNames({*own.columns, *names.columns}, {*own.tools, *names.tools})
