@@ -14,6 +14,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
+from editloupe.evals.traces.trace_notes import TraceKey, write_note
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
 from tests.evals.edival import stand_ins as kitchen
@@ -24,8 +25,9 @@ from tests.evals.preferences.samples import all_metrics, compass_run
 from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.samples import write_manifest
 from tests.faults.commands import looks_then_answers
+from tests.faulty_judges import KINDS, perfect, write_edits
 from tests.making.demo_questions import models, write_questions
-from tests.scripted import ScriptedServer, say
+from tests.scripted import ScriptedServer, final, say
 
 pytestmark = pytest.mark.long
 SCORED = '{"differences": "none", "reason": "As asked.", "score": 4}'
@@ -201,6 +203,46 @@ def tool(place: Place) -> list[str]:
     return ["tool", "localize_differences", *pictures, "--out", str(place.disk / "seen")]
 
 
+def stress(place: Place) -> list[str]:
+    manifest, server = write_edits(place.files, 6), place.serve(perfect)
+    return ["stress", str(manifest), "--out", str(place.disk / "run"), *asking(server), "--mode", "plain"]
+
+
+def gate(place: Place) -> list[str]:
+    sides = []
+    for name, kinds in (("old", KINDS), ("new", KINDS[:1])):
+        (place.files / name).mkdir()
+        sides.append(write_edits(place.files / name, 30, kinds))
+    judge = [*asking(place.serve(perfect)), "--mode", "plain", "--pictures", str(place.disk / "worst")]
+    return ["gate", str(sides[1]), "--against", str(sides[0]), "--run", str(place.disk / "run"), *judge, "--drop", "20"]
+
+
+def verify(place: Place) -> list[str]:
+    kept = Kept(
+        place.files, place.serve(lambda _: final("Wrong Action", "The background turned red.")), "openai:gpt-4.1"
+    )
+    shutil.copytree(kept.run, place.disk / "run")
+    return ["verify", str(place.disk / "run"), "--crops", str(place.disk / "evidence"), "--quiet"]
+
+
+def masks(place: Place) -> list[str]:
+    run = make_run(place.files / "run", [Line(f"e{number}") for number in range(20)], pictures=True)
+    return ["masks", str(run), "--format", "png", "--out", str(place.disk / "masks")]
+
+
+def report(place: Place) -> list[str]:
+    run = make_run(place.files / "run", [Line(f"e{number}") for number in range(20)], pictures=True)
+    return ["report", str(run), "--out", str(place.disk / "report.html"), "--figures", str(place.disk / "figures")]
+
+
+def exporting(kind: str, *more: str) -> Callable[[Place], list[str]]:
+    def export(place: Place) -> list[str]:
+        run = make_run(place.files / "run", [Line(f"e{number}") for number in range(200)], pictures=True)
+        return ["export", str(run), "--format", kind, "--out", str(place.disk / f"out.{kind}"), *more]
+
+    return export
+
+
 CASES: dict[str, Callable[[Place], list[str]]] = {
     case.__name__: case
     for case in (
@@ -225,8 +267,15 @@ CASES: dict[str, Callable[[Place], list[str]]] = {
         calibrate,
         trace,
         tool,
+        stress,
+        gate,
+        verify,
+        masks,
+        report,
     )
 }
+CASES |= {f"export {kind}": exporting(kind) for kind in ("jsonl", "csv", "parquet", "sft")}
+CASES |= {f"export {kind} with pictures": exporting(kind, "--images") for kind in ("datasets", "label-studio")}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -251,6 +300,23 @@ def test_a_command_on_a_full_disk_ends_with_a_sentence_and_the_same_one_ends_wel
         subprocess.run(["mount", "-o", "remount,size=200m", place.disk], check=True)
         assert command(arguments) == 0, capsys.readouterr().err
         assert half_written(place.disk) == []
+
+
+@pytest.mark.parametrize("free", [0, 64, 160])
+def test_a_run_on_a_full_disk_is_read_and_searched(
+    free: int, place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place.disk / "cache"))
+    run = make_run(place.disk / "run", [Line(f"e{number}", human={IF: "Wrong Action"}) for number in range(60)])
+    with Run.open(run) as opened:
+        unit = next(unit for unit in opened.units("e7") if unit.criterion == IF)
+    write_note(run, TraceKey("e7", IF, 0, unit.asked), ["odd"], "x" * 3000)
+    fill(place.disk, free * 1024)
+    for words in ("traces --where tagged('odd')", "traces", "report", "agree", "export", "run info"):
+        name, *options = words.split()
+        arguments = ["run", "info", str(run)] if name == "run" else [name, str(run), *options]
+        assert command(arguments) == 0, capsys.readouterr().err
+        assert "e7" in capsys.readouterr().out or name not in ("traces", "export"), words
 
 
 def fill(disk: Path, free: int) -> None:

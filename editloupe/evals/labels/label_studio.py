@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 from xml.etree import ElementTree as Xml
 
-from editloupe._util.files import atomic_text_file, make_folder, read_bytes, write_text
-from editloupe._util.json_safe import finite_number, sanitize
+from editloupe._util.files import atomic_folder, read_bytes
+from editloupe._util.json_safe import finite_number, sanitize, sanitize_text
 from editloupe._util.text import for_json, number_of, verb
 from editloupe.evals.labels.label_form import AnswerChoice, RubricForm, build_forms, list_recorded_wordings
 from editloupe.evals.labels.merge import format_score_label
@@ -75,8 +75,6 @@ def to_label_studio(run: Run, folder: Path, configuration: str | None = None, im
     Raises:
         UserError: The folder is not empty or cannot be written, or the run has nothing that people can label.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists and is not an empty folder; name another one")
     wordings = list_recorded_wordings(run.about())
 
     def find_recorded(criterion: str, variant: str | None) -> Any:
@@ -86,7 +84,7 @@ def to_label_studio(run: Run, folder: Path, configuration: str | None = None, im
     sets: dict[str, _TaskSet] = {}
     without_pictures = 0
     has_boxes = any(stored.edit.target_boxes for stored in run.edits())
-    with ExitStack() as files:
+    with atomic_folder(folder) as part, ExitStack() as files:
         for stored in run.edits():
             units = [unit for unit in run.units(stored.name, configuration) if not unit.repeat]
             forms = [form for form in build_forms(units, stored.edit, find_recorded) if form.usable]
@@ -94,18 +92,17 @@ def to_label_studio(run: Run, folder: Path, configuration: str | None = None, im
                 continue
             config = build_config(forms, has_boxes)
             if config not in sets:
-                make_folder(folder)
                 number = f"-{len(sets) + 1}" if sets else ""
-                write_text(folder / f"config{number}.xml", config)
-                file = files.enter_context(atomic_text_file(folder / f"tasks{number}.json"))
+                (part / f"config{number}.xml").write_text(sanitize_text(config), "utf-8", newline="")
+                file = files.enter_context((part / f"tasks{number}.json").open("w", encoding="utf-8", newline=""))
                 sets[config] = _TaskSet(file)
             task = _build_task(run, stored, units, forms, titles, images)
             without_pictures += not all(task["data"][name] for name in FIELDS.values())
             sets[config].add(task)
         for tasks in sets.values():
             tasks.file.write("\n]\n")
-    if not sets:
-        raise UserError(f"{run.folder} has no edit that people can label")
+        if not sets:
+            raise UserError(f"{run.folder} has no edit that people can label")
     return WrittenTasks(sum(tasks.count for tasks in sets.values()), len(sets), without_pictures)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from editloupe.evals.runs.damage import RunConnection, RunDamaged, format_damage
@@ -168,7 +169,7 @@ FROM edits CROSS JOIN answers ON answers.edit = edits.edit JOIN units ON units.u
 
 
 def connect_to_write(path: Path) -> RunConnection:
-    """Open the file for its one writer; create the tables if there are none.
+    """Open the file for its one writer; create the tables if there are none. A new file that cannot be filled is deleted.
 
     A commit survives the end of the process. A power cut may lose the last seconds, but never damages the file.
     """
@@ -186,6 +187,10 @@ def connect_to_write(path: Path) -> RunConnection:
                 connection.executescript(f"BEGIN IMMEDIATE; {TABLES} {VERDICTS} {marks} COMMIT;")
         except BaseException:
             connection.close()
+            if fresh:  # else it would be taken for a run that is damaged
+                for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+                    with suppress(OSError):
+                        path.with_name(name).unlink()
             raise
     except sqlite3.OperationalError as error:
         raise UserError(f"{path.parent} cannot be written: {error}") from None
