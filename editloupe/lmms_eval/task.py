@@ -151,10 +151,12 @@ def find_picture(output: Any) -> Path | None:
     """
     try:
         record = json.loads(output)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         record = output
-    images = record.get("images") if isinstance(record, dict) else record if isinstance(record, list) else [record]
-    paths = [Path(image) for image in images or () if isinstance(image, str) and image]
+    images = record.get("images") if isinstance(record, dict) else record
+    paths = [
+        Path(image) for image in (images if isinstance(images, list) else [images]) if isinstance(image, str) and image
+    ]
     return next((path for path in reversed(paths) if _is_file(path)), None)
 
 

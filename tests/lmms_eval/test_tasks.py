@@ -207,3 +207,15 @@ def test_a_task_without_any_score_has_no_mean(tmp_path: Path, scripted: StartSer
     found = results["editloupe_imgedit"]
     assert found["unjudged,none"] == 1, output
     assert math.isnan(float(found["score,none"]))
+
+
+def test_an_output_of_any_form_is_a_picture_or_none(tmp_path: Path) -> None:
+    (tmp_path / "a.png").touch()
+    outputs = ['{"images": ["a.png", 1]}', '{"images": "a.png"}', '"a.png"', '{"images": 5}', "[" * 100_000, "a\0b", ""]
+    code = "import json, sys; from editloupe.lmms_eval.task import find_picture; "
+    code += "print([str(find_picture(each)) for each in json.load(sys.stdin)])"
+    python = str(Path(LMMS_EVAL).with_name("python"))
+    done = subprocess.run(
+        [python, "-c", code], input=json.dumps(outputs), text=True, capture_output=True, cwd=tmp_path, check=True
+    )
+    assert done.stdout.splitlines()[-1] == str(["a.png"] * 3 + ["None"] * 4)
