@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe._util.text import for_json, format_command, number_of
+from editloupe._util.text import for_json, format_command, number_of, one_line
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, protocol_of
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Help, Only, Without, expand_options
@@ -210,7 +210,7 @@ def _print_power(
     side = read_baseline(against, reading)
     table = side.table or find_judged(side, run)
     estimate = estimate_power(table, test.drop, test.tested or (), test.level, test.max_edits or len(side.rows))
-    text = for_json(estimate.model_dump(), 2) if kind == "json" else estimate.sentence
+    text = for_json(estimate.model_dump(), 2) if kind == "json" else one_line(estimate.sentence)
     deliver(text + "\n", out[0] if out else None)
     return 0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from editloupe._util.text import for_json
+from editloupe._util.text import for_json, one_line
 from editloupe.cli.output import choose_format, deliver, tell
 from editloupe.cli.report import ConfigurationName, ProtocolName
 from editloupe.types import UserError
@@ -53,7 +53,7 @@ def passport(
         f"{first}: {one.line}",
         f"{second}: {other.line}",
     ]
-    deliver("\n".join(lines) + "\n", None)
+    deliver("".join(f"{one_line(line)}\n" for line in lines), None)
     return 1 if reasons else 0
 
 

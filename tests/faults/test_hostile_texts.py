@@ -103,6 +103,8 @@ def test_no_command_prints_what_a_terminal_obeys(hostile: Path, capsys: pytest.C
     assert len(ids) == len(TEXTS)
     wanted = [*printed(hostile, "text", "md", "json"), ["agree", str(hostile)]]
     wanted += [["agree", str(hostile), "--format", "json"], ["compare", str(hostile), str(hostile)]]
+    wanted += [["passport", str(hostile), str(hostile)], ["trust", str(hostile)], ["traces", str(hostile)]]
+    wanted += [["verify", str(hostile)]]
     wanted += [["export", str(hostile), "--format", kind] for kind in ("jsonl", "csv")]
     wanted += [["trace", "--", str(hostile), edit_id] for edit_id in ids if "\x00" not in edit_id]
     wanted += [["trace", "--json", "--", str(hostile), edit_id] for edit_id in ids if "\x00" not in edit_id]
