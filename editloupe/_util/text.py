@@ -8,7 +8,7 @@ import re
 import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike, fspath
 from typing import Any
 
@@ -237,3 +237,15 @@ def format_duration(seconds: float) -> str:
         return f"{rounded} s"
     hours, minutes = divmod(round(rounded / 60), 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def merge_equal_notes(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each note once, with the names of all that it is about before it; an empty name is left out.
+
+    >>> merge_equal_notes([("a", "Few labels."), ("b", "Many labels."), ("c", "Few labels."), ("", "No labels.")])
+    ['a, c: Few labels.', 'b: Many labels.', 'No labels.']
+    """
+    names: dict[str, list[str]] = {}
+    for name, note in notes:
+        names.setdefault(note, []).append(name)
+    return [f"{', '.join(filter(None, own))}: {note}" if any(own) else note for note, own in names.items()]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from editloupe._util.text import number_of, verb
+from editloupe._util.text import merge_equal_notes, number_of, verb
 from editloupe.agent.spec_names import PANEL
 from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.manifests.pairs import PAIRS
@@ -233,8 +233,8 @@ def build_leaderboard(
                 pearson={name: measures.pearson for name, measures in agreed.items()},
             )
         )
-    notes = [f"{report.run}: {report.baseline}" for report in ordered if report.baseline]
-    notes += [f"{report.run}: {note}" for report in ordered for note in report.version_notes]
+    notes = merge_equal_notes([(report.run, report.baseline) for report in ordered if report.baseline])
+    notes += merge_equal_notes([(report.run, note) for report in ordered for note in report.version_notes])
     notes += _explain_groups(ordered)
     if len({report.unjudged_rule for report in reports}) == 1 and reports[0].unjudged_rule == "worst":
         notes.append("Pessimistic bounds: unjudged verdicts count as the worst answer.")
@@ -487,25 +487,24 @@ def summarize_ranking(rankings: Sequence[ModelComparison]) -> str:
     sentences = []
     for ranking in rankings:
         sentence = ranking.answer if len(ranking.models) > 1 else warn_below_reference(ranking)
-        sentences += [f"{SEPARATOR.join(ranking.part)}: {sentence}" if ranking.part else sentence] if sentence else []
-    return " ".join(sentences)
+        sentences += [(SEPARATOR.join(ranking.part), sentence)] if sentence else []
+    return " ".join(merge_equal_notes(sentences))
 
 
 def list_ranking_notes(rankings: Sequence[ModelComparison]) -> list[str]:
     """Return notes on a ranking: the baseline, missing cases, and means that rest on unedited outputs."""
     notes = []
     for ranking in rankings:
-        head = f"{SEPARATOR.join(ranking.part)}: " if ranking.part else ""
         sentences = [describe_reference(ranking)]
         if any(entry.lacks for entry in ranking.models):
-            counts = ", ".join(f"{entry.model} {entry.cases}" for entry in ranking.models)
+            counts = ", ".join(sorted(f"{entry.model} {entry.cases}" for entry in ranking.models))
             scope = "scores are over each model's own, tests over those that two share"
             sentences.append(f"The models do not have the same cases ({counts}): {scope}.")
         sentences += [
             ref.format_unedited(entry.model, entry.unedited) for entry in ranking.models if entry.unedited.carried
         ]
-        notes += [head + sentence for sentence in sentences]
-    return notes
+        notes += [(SEPARATOR.join(ranking.part), sentence) for sentence in sentences]
+    return merge_equal_notes(notes)
 
 
 def describe_reference(ranking: ModelComparison) -> str:

@@ -459,11 +459,15 @@ def build_leaderboard_table(board: Leaderboard) -> PrintedTable:
             )
         )
     note = RANKS if any(entry.ranks for entry in board.leaderboard) else ""
+    references: dict[tuple[str, ...], list[str]] = {}
     for ranking in board.rankings:
-        name, *rest = build_reference_row(ranking.reference, criteria, len(labelled) + 5)
-        rows.append((SEPARATOR.join((name, *ranking.part)), *rest))
+        row = build_reference_row(ranking.reference, criteria, len(labelled) + 5)
+        references.setdefault(row, []).append(SEPARATOR.join(ranking.part))
         words = describe_reference_row(ranking.reference)
         note = note if words in note else f"{note} {words}".strip()
+    for (name, *rest), groups in references.items():
+        part = ", ".join(filter(None, groups)) if len(references) > 1 or len(groups) == 1 else ""
+        rows.append((SEPARATOR.join(filter(None, (name, part))), *rest))
     if labelled:
         note = f"{note} ρ: Spearman's, of the judge with people on all labelled edits of the run.".strip()
     shown = [

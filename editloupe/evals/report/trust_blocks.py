@@ -289,6 +289,8 @@ def trust_blocks(
         folder: The run's folder, for commands.
         configuration: The configuration that commands name, if the run has several.
     """
+    from editloupe.evals.report.report_blocks import explain_missing_intervals
+
     yield Heading(f"How far can you trust {summary.run}? {summary.judge} · {summary.protocol}", 1)
     first, *others = describe_trust(summary, titles, folder, configuration)
     yield Paragraph(first, "answer")
@@ -300,7 +302,9 @@ def trust_blocks(
     for own in summary.agreement:
         ceiling = "–" if own.ceiling is None else own.ceiling.format()
         rows.append((titles.get(own.criterion, own.criterion), own.spearman.format(), ceiling, str(own.n)))
-    yield PrintedTable("", ("agreement", "Spearman ρ", "one annotator and the others", "edits"), tuple(rows))
+    headings = ("agreement", "Spearman ρ", "one annotator and the others", "edits")
+    shown = [measure for own in summary.agreement for measure in (own.spearman, own.ceiling) if measure is not None]
+    yield PrintedTable("", headings, tuple(rows), explain_missing_intervals(shown))
     means, whys = [], []
     for model in summary.models:
         mean = model.mean
@@ -349,7 +353,7 @@ def _describe_criterion(own: JudgeAgreement, titles: Mapping[str, str]) -> str:
     ceiling = (
         f"one annotator against the others reaches {own.ceiling.format()}"
         if own.ceiling is not None and own.ceiling.value is not None
-        else "how far people agree with each other is not known, because no edit has labels of two"
+        else "how far people agree with each other on it is not known, because no edit has two people's labels for it"
     )
     return f"{title} with ρ {own.spearman.format()} on {number_of(own.n, 'edit')} ({ceiling})"
 

@@ -8,7 +8,8 @@ together, so they move together. The sum of the squared moves is the variance, a
   with Multi-Stage Samples", Survey Methodology 28, 2002); Hall's transformation for skewness ("On the removal of skewness by
   transformation", Journal of the Royal Statistical Society B 54, 1992).
 - Correlations, κ and α: the jackknife on Fisher's z scale. If most edits have the same label, the others decide the value, so
-  only source pictures with such edits count: at least five, and their number minus two bounds the degrees of freedom.
+  only source pictures with such edits count: at least five, and their number minus two bounds the degrees of freedom. An
+  interval that would reach from −1 to 1 is not given: it says nothing.
 - Shares: Wilson's interval with the number of edits divided by the design effect.
 
 A p-value is that of the same statistic: it is below 1 − level exactly if the interval excludes 0.
@@ -47,6 +48,8 @@ _MAX_BLOCKS = 1000
 _CELLS = 4_000_000
 """Maximum number of counts in memory at a time."""
 _RARER = " with rarer labels"
+_WHOLE = 0.995
+"""A correlation's interval from minus this to this or further is written as [-1.00, 1.00]."""
 _NO_LIMITS = (-math.inf, math.inf)
 _ROUNDING = 1e-9
 """Differences below this come from rounding."""
@@ -223,6 +226,8 @@ def build_estimate(
         return Estimate(value=number, n=n, why=why)
     ends = None if spread.why else _find_ends(number, n, spread, level, shape, limits)
     reason = spread.why if ends is not None or spread.why else "no interval: the data do not vary"
+    if ends is not None and shape == "correlation" and -ends[0] >= _WHOLE <= ends[1]:
+        ends, reason = None, "no interval: too few source pictures decide the value, so it would reach from −1 to 1"
     low, high = ends if ends is not None else (None, None)
     return Estimate(value=number, low=low, high=high, n=n, sources=spread.sources, why=why or reason)
 

@@ -6,6 +6,7 @@ import json
 import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,13 +19,18 @@ from editloupe.evals.labels.label_files import list_label_files
 from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.reader import RunReader
+from editloupe.evals.runs.run_folder import ABOUT, LABELS
+from editloupe.evals.runs.run_folder import FILE as RUN_FILE
 from editloupe.evals.runs.store import Run
-from editloupe.evals.traces.index_file import connect, discard
+from editloupe.evals.traces.index_file import connect, discard, stamp
 from editloupe.evals.traces.index_update import DAMAGED, IndexedLabels, merge_people, update_people, update_rows
 from editloupe.evals.traces.run_list import EditList, EditPage, ListQuery
 from editloupe.evals.traces.trace_notes import update_notes
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import UNJUDGED, UserError
+
+SETTLED = 2_000_000_000
+"""Nanoseconds after which a file that was written last is taken as known by its size and time."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +180,9 @@ class RunIndex:
         self._labels: IndexedLabels | None = None
         self._people: tuple[list[Any], RunLabels] | None = None
         self._facts: dict[str, TableFacts] = {}
+        files = (RUN_FILE, f"{RUN_FILE}-wal", ABOUT, LABELS)
+        self._state_files = (*(run.folder / name for name in files), *([labels] if labels else ()))
+        self._state: tuple[list[list[int] | None], str] | None = None
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -215,9 +224,20 @@ class RunIndex:
             return count_labels(index, configuration, model)
 
     def state(self) -> str:
-        """Return a text that changes if the run or its labels do, or if another run is opened in its place."""
-        with self.reading():
-            return json.dumps([self._opened, *self._current_labels.marks])
+        """Return a text that changes if the run or its labels do, or if another run is opened in its place.
+
+        Open pages ask for it every few seconds, so the index is not opened if the files are as they were.
+        """
+        with self._lock:
+            marks = stamp(*self._state_files)
+            if self._state is not None and self._state[0] == marks and not self._is_closed:
+                return self._state[1]
+            with self.reading():
+                text = json.dumps([self._opened, *self._current_labels.marks])
+            # A second write may leave size and time as they were, if it comes within the clock's step.
+            settled = all(mark is None or mark[1] < time.time_ns() - SETTLED for mark in marks)
+            self._state = (marks, text) if settled else None
+            return text
 
     @property
     def label_faults(self) -> tuple[str, ...]:

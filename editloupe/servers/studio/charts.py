@@ -176,6 +176,7 @@ def _rank(configurations: Sequence[tuple[OpenRun, Mapping[str, Any]]]) -> tuple[
         try:
             with raise_run_damaged(open_run.name):
                 table = read_run_table(open_run.run.folder, configuration=known["configuration"])
+                name = f"{open_run.name} · {table.short_name}" if several else open_run.name
                 report = build_report(table, tables=False)
         except UserError as error:
             left_out.append(f"{name} is left out: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -49,6 +50,8 @@ class OpenRun:
     """Notes on served versions by configuration, with the state of the run that they were counted in."""
     _rubrics: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """Rubrics the run recorded, with the state of the run."""
+    _short_names: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Short names of configurations, with the state of the run."""
 
     def edit(self, name: str) -> StoredEdit:
         """Return one edit by its name, with the hashes of its pictures by role."""
@@ -87,6 +90,16 @@ class OpenRun:
 
     def _configuration_place(self, unit: Unit) -> tuple[int, str]:
         return self.index.configurations_of_questions().get(unit.asked, (0, ""))
+
+    def short_name_of(self, unit: Unit) -> str:
+        """Return the short name of a unit's configuration, unique in the run, such as `rules/tools#2`."""
+        state = self.index.state()
+        if self._short_names.get("state") != state:
+            with raise_run_damaged(self.name):
+                names = {each.name: each.short_name for each in self.run.configurations()}
+            self._short_names.update(state=state, names=names)
+        names = self._short_names["names"]
+        return names.get(self.configuration_of(unit)) or f"{unit.judge}/{unit.mode}"
 
     def asks(self, configuration: str, asked: str) -> bool:
         """True if a question belongs to a configuration."""
@@ -186,7 +199,7 @@ class RunCatalog:
     def all(self) -> list[OpenRun | ClosedRun]:
         """Return all runs, also those that cannot be read."""
         with self._lock:
-            folders = {folder.resolve(): None for folder in self._find_folders()}
+            folders = dict.fromkeys(self._find_folders())
             here = self._folder.resolve() if self._folder else None
             if here and (here / FILE).is_file():
                 folders.setdefault(here)
@@ -277,15 +290,24 @@ class RunCatalog:
             raise faults[0]
 
     def _find_folders(self) -> Iterator[Path]:
+        """Yield the folders of runs, resolved; open pages ask for it often, so only links in a folder are resolved again."""
         for folder in self._settings.runs:
             if folder in self._manifests:
-                yield self._manifests[folder]
+                yield self._manifests[folder].resolve()
                 continue
             if (folder / FILE).is_file():
-                yield folder
+                yield folder.resolve()
                 continue
-            with suppress(OSError):  # a folder that has been removed holds nothing
-                yield from sorted(inner for inner in folder.iterdir() if (inner / FILE).is_file())
+            with (
+                suppress(OSError),
+                os.scandir(folder.resolve()) as entries,
+            ):  # a folder that has been removed holds nothing
+                inner = sorted((entry.path, entry.is_symlink()) for entry in entries)
+                yield from (
+                    Path(path).resolve() if is_link else Path(path)
+                    for path, is_link in inner
+                    if os.path.isfile(os.path.join(path, FILE))
+                )
 
     def _own_labels(self, folder: Path) -> Path:
         """Return the label file of a run: in its folder, or next to its manifest."""
@@ -295,7 +317,7 @@ class RunCatalog:
 
     def _look_at(self, folder: Path, key: str | None) -> None:
         """Open a run that is not open, and close it if its file was removed or replaced."""
-        entry, file = self._known.get(folder), _file_mark(folder / FILE)
+        entry, file = self._known.get(folder), _file_mark(folder)
         if entry is not None and (entry.mark[:2] == file[:2] if isinstance(entry, OpenRun) else entry.mark == file):
             return
         name = entry.name if entry else "Judged here" if key == HERE and self._temporary else folder.name
@@ -323,10 +345,10 @@ def _resolve_edit(run: Run, edit_id: str, model: str | None) -> str:
     return edit_id
 
 
-def _file_mark(file: Path) -> Mark:
-    """Return device, inode, size and modification time of a file; empty if there is none."""
+def _file_mark(folder: Path) -> Mark:
+    """Return device, inode, size and modification time of a run's file; empty if there is none."""
     try:
-        about = file.stat()
+        about = os.stat(os.path.join(folder, FILE))
     except OSError:
         return ()
     return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns

@@ -83,7 +83,7 @@ def test_a_judged_reference_is_no_part_of_any_mean(tmp_path: Path) -> None:
 def test_models_with_other_cases_are_said_to_have_them(tmp_path: Path) -> None:
     given = {"good": EDITORS["good"], "fair": [*[(2, 4)] * 8, *[None] * 4]}
     report = build_report(model_run(tmp_path / "run", given))  # type: ignore[arg-type]
-    assert any("do not have the same cases (good 12, fair 8)" in note for note in report.notes)
+    assert any("do not have the same cases (fair 8, good 12)" in note for note in report.notes)
 
 
 @pytest.mark.long
@@ -166,3 +166,16 @@ def test_three_runs_keep_rank_ranges_caveats_and_agreement_in_one_table(tmp_path
     assert any(note.startswith("models: The models do not have the same cases") for note in board.notes)
     assert "models: No best of 3 editing models" in board.answer
     assert [row for row in rows if "reference" in row] == ["(nothing edited: reference) · models"]
+
+
+@pytest.mark.long
+def test_a_note_that_several_groups_share_is_written_once_with_their_names(tmp_path: Path) -> None:
+    mixed: list[Scores | None] = [(1 + n % 4, 4) for n in range(12)]
+    scores = {"x": mixed, "y": mixed[1:] + mixed[:1], "z": [(4, 4), *mixed[2:]]}
+    runs = [model_run(tmp_path / name, scores, judge=f"openai:{name}") for name in ("a", "b")]
+    board = board_of(*runs)
+    shared = [note for note in board.notes if "do not have the same cases (x 12, y 12, z 11)" in note]
+    assert [note.partition(": ")[0] for note in shared] == ["a, b"]
+    assert sum("Every source handed in unedited" in note for note in board.notes) == 1
+    assert board.answer.count("No best of 3 editing models") == 1
+    assert [row[0] for row in grid_of(board, "run").rows if "reference" in row[0]] == ["(nothing edited: reference)"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
@@ -9,6 +10,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+from editloupe.evals.runs.damage import RunDamaged
 from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces import find_traces
@@ -204,6 +206,31 @@ def test_labels_given_by_people_come_into_the_table_at_once(tmp_path: Path) -> N
     with index.reading() as rows:
         found = {row.edit["edit_id"]: row.people for row in read_page(rows, ListQuery()).rows}
     assert found["edit-00001"][FOLLOWING]["count"] == 2
+
+
+def test_the_state_is_read_from_the_index_only_if_a_file_changed_or_was_written_just_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = many_edits(tmp_path, 3)
+    book = StudioLabels(folder / "labels.jsonl")
+    index = RunIndex(Run.open(folder), book.path)
+    first, reading = index.state(), index.reading
+    readings: list[None] = []
+    monkeypatch.setattr(index, "reading", lambda: readings.append(None) or reading())
+    index.state()
+    assert len(readings) == 1, "a file that was written just now may change again within the clock's step"
+    for file in folder.iterdir():
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+    assert [index.state() for _ in range(3)] == [first] * 3
+    assert len(readings) == 2
+    book.give("ana", "edit-00001", FOLLOWING, LABELS[FOLLOWING][0])
+    assert index.state() != first
+    many_edits(tmp_path, 5)
+    assert index.state() != first
+    assert total(index) == 5
+    index.close()
+    with pytest.raises(RunDamaged):
+        index.state()
 
 
 def test_scores_without_a_label_can_be_filtered_like_labels(tmp_path: Path) -> None:

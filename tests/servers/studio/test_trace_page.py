@@ -124,7 +124,23 @@ def test_two_runs_of_the_same_edit_can_be_compared(studio: OpenStudio, tmp_path:
     client = studio(runs=runs)
     page = client.get("/runs/run/trace", params={**EDIT, "beside": "run-2~0"}).text
     assert "They differ from step 5" in page
-    assert "openai:gpt-5.1 · plain" in page
+    assert "gpt-5.1/plain" in page
+
+
+def test_two_configurations_of_one_judge_and_mode_have_names_of_their_own(
+    studio: OpenStudio, tmp_path: Path, scripted: StartServer
+) -> None:
+    before, after = edit_pair(tmp_path)
+    judged = ["judge", str(before), str(after), "Change the color of the patch to red", "--out", str(tmp_path / "run")]
+    asked = ["--judge", "openai:gpt-4.1", "--base-url", scripted(lambda _: final("Wrong Action", "No.")).openai_url]
+    for more in ((), ("--long-side", "512")):
+        assert command([*judged, *asked, "--mode", "plain", "--criterion", "instruction_following", *more]) == 0
+    with Run.open(tmp_path / "run") as opened:
+        (edit,) = opened.edits()
+    address = {"edit": edit.name, "criterion": "instruction_following"}
+    page = studio(runs=(tmp_path / "run",)).get("/runs/run/trace", params=address).text
+    names = re.findall(r"<option[^>]*>(gpt-4[^<(]*?)(?: \(|<)", page)
+    assert names == ["gpt-4.1/plain, repeat 1", "gpt-4.1/plain#2, repeat 1", "gpt-4.1/plain#2"]
 
 
 def test_the_raw_request_holds_the_conversation_up_to_its_step(studio: OpenStudio, tmp_path: Path) -> None:
@@ -206,7 +222,7 @@ def test_beside_stand_verdicts_on_the_same_pictures_and_instruction_whatever_the
     client = studio(runs=tuple(runs))
     page = client.get("/runs/run/trace", params={**EDIT, "beside": "run-2~0"}).text
     assert "The run of B calls this edit called-otherwise." in page
-    assert "openai:gpt-5.1 · plain" in page
+    assert "gpt-5.1/plain" in page
 
 
 def test_an_id_alone_puts_nothing_beside(studio: OpenStudio, tmp_path: Path) -> None:

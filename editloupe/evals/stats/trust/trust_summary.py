@@ -36,7 +36,7 @@ class JudgeAgreement(Record):
     n: int
     spearman: Estimate
     ceiling: Estimate | None = None
-    """None if no edit has the labels of two annotators."""
+    """None if no edit has the labels of two annotators on this criterion."""
 
 
 class ModelTrust(Record):

@@ -115,7 +115,9 @@ def score(request: Request, key: str, configuration: Text = "") -> Response:
             "score": charts.score.format(1) if charts.score.value is not None else _count_models(open_run, chosen),
             "value": charts.score.value,
             "answer": charts.answer,
-            "agreement": [{"title": title, "words": measure.format(2)} for title, measure in agreed],
+            "agreement": [
+                {"title": title, "words": measure.format(2), "why": measure.why or ""} for title, measure in agreed
+            ],
             "least": agreed[0][1].value if agreed else None,
         }
     )
@@ -164,7 +166,11 @@ def ranking(request: Request) -> Response:
         table = None if board is None else build_leaderboard_table(board)
     except UserError as error:
         why = str(error)
-    return studio.pages.page("ranking.html", board=board, table=table, why=why, left_out=left_out)
+    passports = list(dict.fromkeys(report.passport.line for report in board.reports)) if board else []
+    notes = [note for note in (*board.notes, *table.notes) if note and note not in passports] if board and table else []
+    return studio.pages.page(
+        "ranking.html", board=board, table=table, why=why, left_out=left_out, notes=notes, passports=passports
+    )
 
 
 @router.get("/runs/{key}")

@@ -68,9 +68,9 @@ class VerdictView:
 
     @property
     def name(self) -> str:
-        """Judge and mode in a few words."""
+        """The short name of the configuration, and the repeat if it is not the first."""
         repeat = f", repeat {self.unit.repeat + 1}" if self.unit.repeat else ""
-        return f"{self.unit.judge} · {self.unit.mode}{repeat}"
+        return f"{self.open_run.short_name_of(self.unit)}{repeat}"
 
     @property
     def place(self) -> str:

@@ -89,10 +89,11 @@ async function count() {
     };
     // The criteria with the least agreement, by their initials; all of them are in the title.
     const short = ({ title, words }) => `${title.split(" ").map((word) => word[0]).join("")} ${words}`;
+    const long = ({ title, words, why }) => `${title} ${words}${why ? ` (${why})` : ""}`;
     try {
       const found = await ask(row.dataset.score);
       put(score, found.score, found.value, found.answer);
-      put(agreement, found.agreement.slice(0, 2).map(short).join("\n"), found.least, found.agreement.map(({ title, words }) => `${title} ${words}`).join("\n"));
+      put(agreement, found.agreement.slice(0, 2).map(short).join("\n"), found.least, found.agreement.map(long).join("\n"));
     } catch (error) {
       put(score, "–", null, error.message);
       put(agreement, "–", null, error.message);

@@ -179,3 +179,19 @@ def test_perfect_agreement_has_an_interval_that_ends_at_one() -> None:
         assert estimate.high == pytest.approx(1)
         assert estimate.low is not None
         assert 0 < estimate.low < 1
+
+
+def test_a_correlation_that_one_source_keeps_from_being_one_has_no_interval() -> None:
+    people = np.array([1.0, 2.0, 3.0, 4.0] * 6)
+    judge = people.copy()
+    judge[3] = 1.0
+    pairs = st.MatchedScores(judge, people, judge, people, np.array([1.0, 2.0, 3.0, 4.0]))
+    alone = pairs.estimates(range(24))["spearman"]
+    assert (alone.low, alone.high) == (None, None)
+    assert alone.format() == "0.85 [no interval]"
+    assert "too few source pictures decide the value" in str(alone.why)
+    judge[[5, 9, 14, 18]] = 3.0
+    several = pairs.estimates(range(24))["spearman"]
+    assert several.low is not None
+    assert several.high is not None
+    assert -1 < several.low < several.high < 1

@@ -15,7 +15,7 @@ from editloupe.evals.stats.trust import correct_scores
 from editloupe.evals.stats.trust.corrected_scores import Corrected
 from editloupe.evals.stats.trust.prediction_powered import correct_mean
 from editloupe.evals.stats.trust.trust_summary import count_labels_to_halve, summarize_trust
-from tests.evals.sample_runs import IF, VC, Line, make_run
+from tests.evals.sample_runs import IF, IF_LABELS, VC, VC_LABELS, Line, make_run
 from tests.evals.stats.trust.samples import kind_judge, write_labels
 
 
@@ -79,6 +79,20 @@ def test_what_is_wrong_most_is_the_type_with_the_largest_distance_and_the_most_f
     ceiling = {own.criterion: own.ceiling for own in summary.agreement}[IF]
     assert ceiling is not None
     assert ceiling.value == pytest.approx(1)
+
+
+def test_a_ceiling_is_known_for_the_criteria_with_labels_of_two_and_the_sentence_says_which(tmp_path: Path) -> None:
+    lines = [
+        Line(f"e{n}", 1 + n % 4, 1 + n // 4 % 4, human={IF: [IF_LABELS[n % 4]] * 2, VC: VC_LABELS[n // 4 % 4]})
+        for n in range(32)
+    ]
+    table = read_run_table(make_run(tmp_path / "run", lines))
+    first, *_ = describe_trust(summarize_trust(table), table.titles, "run")
+    following, consistency = sorted(
+        (part for part in first.split(" with ρ ")[1:]), key=lambda part: "two people" in part
+    )
+    assert "one annotator against the others reaches 1.00" in following
+    assert "not known, because no edit has two people's labels for it" in consistency
 
 
 def test_a_judge_that_does_not_follow_people_is_to_be_replaced(tmp_path: Path) -> None:
