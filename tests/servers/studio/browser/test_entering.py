@@ -67,7 +67,7 @@ def test_without_the_token_a_page_asks_for_it_and_goes_on(listen: Listen, new_pa
     page.fill("[name=token]", TOKEN)
     page.click("text=Open the studio")
     expect(page.locator(".count")).to_contain_text("1–1 of 1 edit")
-    expect(page).to_have_url(re.compile(r"/runs/run\?where=edit_text.*patch"))  # the run page writes all filters as one query
+    expect(page).to_have_url(re.compile(r"/runs/run\?where=edit_text.*patch"))
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
