@@ -37,7 +37,9 @@ from editloupe.tools.settings import ToolSettings
 from editloupe.types import Reason, UserError
 
 TIMES = 8
-"""How often a job is given to a worker before the batch ends; with the waits in between, about a minute."""
+"""How often a job is given to a worker that can be reached before the batch ends."""
+PATIENCE = 300.0
+"""Seconds in which a job can reach no worker before the batch ends. On a busy machine a restart takes more than a minute."""
 MOST_LOST = 3
 """Workers that are lost with a job before its edit is unjudged. The last one has no other job, so no other edit is to blame."""
 RESTORE_EVERY = 0.01
@@ -233,10 +235,10 @@ class RayExecutor:
 
         An edit that was on `MOST_LOST` lost workers, the last time alone, is unjudged.
         """
-        lost = 0
-        for attempt in range(TIMES):
+        lost, attempt, tries, waited = 0, 0, 0, 0.0
+        while tries < TIMES and waited < PATIENCE:
             async with self._take_worker(alone=lost == MOST_LOST - 1) as number:
-                worker, reached = self.workers[number], False
+                worker, reached, began = self.workers[number], False, monotonic()
                 try:
                     if lost:
                         await self._wait_for(worker.process.remote())  # one that is being restarted is not lost again
@@ -255,11 +257,14 @@ class RayExecutor:
                     lost += reached
             if lost == MOST_LOST:
                 return self._leave_unjudged(job)
-            await asyncio.sleep(min(16.0, 0.25 * 2**attempt))
+            pause = min(16.0, 0.25 * 2**attempt)
+            attempt += 1
+            tries, waited = (tries + 1, 0.0) if reached else (tries, waited + monotonic() - began + pause)
+            await asyncio.sleep(pause)
             with suppress(self._ray.exceptions.RayError):
                 await self._handle_messages(wait=False)
         raise UserError(
-            f"no Ray worker could be reached for edit {job.edit.id} in {TIMES} attempts; see the cluster's logs"
+            f"no Ray worker could be reached for edit {job.edit.id} in {attempt} attempts; see the cluster's logs"
         )
 
     @asynccontextmanager

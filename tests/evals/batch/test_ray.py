@@ -248,6 +248,40 @@ def test_a_worker_that_is_killed_again_and_again_costs_no_other_edit_its_verdict
     assert (ending.tally.judged, ending.tally.missing) == (12, 0)
 
 
+@pytest.mark.parametrize("patience", [300.0, 1.0])
+def test_a_batch_waits_for_a_worker_whose_restart_takes_long_but_not_for_ever(
+    patience: float, cluster: Any, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editloupe.evals.batch.ray_executor.TIMES", 2)
+    monkeypatch.setattr("editloupe.evals.batch.ray_executor.PATIENCE", patience)
+    server, driver, ended = scripted(looks_then_answers, log=False), os.getpid(), tmp_path / "ended"
+    url = server.openai_url
+    options = JudgeOptions(judge="openai:gpt-4.1", base_url=url, mode="tools", tool_calls="native")
+
+    def open_slowly(**hooks: Any) -> Any:
+        if os.getpid() != driver and ended.exists():
+            time.sleep(6)
+        judge = options.open(**hooks)
+        ask = judge.ajudge
+
+        async def ajudge(edit: Any, *more: Any, **others: Any) -> Any:
+            if os.getpid() != driver and not ended.exists():
+                ended.touch()
+                os._exit(9)
+            return await ask(edit, *more, **others)
+
+        judge.ajudge = ajudge  # type: ignore[method-assign]
+        return judge
+
+    manifest = write_manifest(tmp_path, 4)
+    slow = Batch(lambda: load_manifest(manifest), tmp_path / "run", open_slowly, executor="ray", ray_workers=1)
+    if patience < 6:
+        with pytest.raises(UserError, match=r"^no Ray worker could be reached for edit e\d in \d attempts"):
+            judge_batch(slow, quiet=True)
+    else:
+        assert judge_batch(slow, quiet=True).tally.judged == 8
+
+
 def test_a_cascade_is_judged_on_workers_that_do_not_have_its_file(
     cluster: Any, scripted: StartServer, tmp_path: Path
 ) -> None:
