@@ -173,7 +173,7 @@ def record_messages(messages: Sequence[AnyMessage]) -> tuple[RequestMessage, ...
     """
     opens = bool(messages) and isinstance(messages[0], SystemMessage)
     return tuple(
-        _asked_message(message, index if opens and index < len(_OPENING) else None)
+        _build_request_message(message, index if opens and index < len(_OPENING) else None)
         for index, message in enumerate(messages)
     )
 
@@ -181,17 +181,17 @@ def record_messages(messages: Sequence[AnyMessage]) -> tuple[RequestMessage, ...
 _OPENING = ("system", "user")
 
 
-def _asked_message(message: AnyMessage, prompt: int | None) -> RequestMessage:
+def _build_request_message(message: AnyMessage, prompt: int | None) -> RequestMessage:
     if isinstance(message, AIMessage):
         return RequestMessage(role="assistant")
     if isinstance(message, ToolMessage):
         name = message.name or ""
         return RequestMessage(role="tool", content=(str(message.content),), call_id=message.tool_call_id, name=name)
-    parts = tuple(_asked_parts(message.content, prompt is None))
+    parts = tuple(_split_parts(message.content, prompt is None))
     return RequestMessage(role="system" if isinstance(message, SystemMessage) else "user", content=parts, prompt=prompt)
 
 
-def _asked_parts(content: str | list[Any], texts: bool) -> Iterator[str | RequestPicture]:
+def _split_parts(content: str | list[Any], texts: bool) -> Iterator[str | RequestPicture]:
     for part in [content] if isinstance(content, str) else content:
         if isinstance(part, dict) and part.get("type") == PICTURE:
             yield RequestPicture(picture=str(part["name"]), sha=part["sha"])

@@ -69,7 +69,7 @@ def build_system_text(
         f"{words.shown}\n{mode_text.setting.strip()}",
         _format_list(words.steps_to_labels if isinstance(rubric.answer, LabelAnswer) else words.steps, rubric.steps),
         _answers(rubric.answer, words),
-        _format_bullets(words.notes, (*rubric.notes, *_offered_notes(mode_text.notes, not_offered))),
+        _format_bullets(words.notes, (*rubric.notes, *_select_offered(mode_text.notes, not_offered))),
         _format_bullets(words.type_notes, [f"{name}: {note.strip()}" for name, note in type_notes.items()]),
         told_tools,
         answering,
@@ -172,7 +172,7 @@ def _tools(tools: Sequence[Mapping[str, Any]], words: Wording) -> str:
     return fill_in(words.tools, tools=lines)
 
 
-def _offered_notes(notes: Sequence[str], not_offered: Collection[str]) -> list[str]:
+def _select_offered(notes: Sequence[str], not_offered: Collection[str]) -> list[str]:
     return [note for note in notes if not any(name in note for name in not_offered)]
 
 

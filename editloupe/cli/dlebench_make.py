@@ -387,9 +387,9 @@ def sizes(
     work = SizeFinder(out, concurrency=concurrency, limit=limit, tick=build_progress(quiet))
     lock = lock_folder(out)
     try:
-        found = {path: find_samples(path, paper, {}) for path in named}
-        named = {found[path][0]: name for path, name in named.items()}
-        wanted = dict(found.values())
+        samples_of = {path: find_samples(path, paper, {}) for path in named}
+        named = {samples_of[path][0]: name for path, name in named.items()}
+        wanted = dict(samples_of.values())
         missing = work.instructions(wanted)
         priced = parse_price(price) if price else price_of(judge.spec) if judge.spec else None
         if dry_run:

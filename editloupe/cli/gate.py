@@ -125,7 +125,7 @@ def gate(
     if against is None:
         raise UserError("name the baseline with --against")
     if new is None and not power:
-        raise UserError("name the new model's run, manifest or folder; only --power needs none")
+        raise UserError("name the new model's run, manifest or folder; only --power works without it")
     from editloupe.evals.gate.decisions import check_settings
     from editloupe.evals.gate.gate import GateStopped, Judging, ModelGate
     from editloupe.evals.gate.sides import CaseOptions, read_sides

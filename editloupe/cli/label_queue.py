@@ -104,8 +104,8 @@ def label_queue(
         queue = queue.split(annotators, shared) if annotators else queue
         queue.write(out)
         _print_labelled(queue, partly, notes)
-        how = _describe_groups(groups, group_columns, number) if groups else "all with the same probability"
-        tell(f"drew {len(queue.drawn)} of {number_of(len(edits), 'edit')} into {out}, {how} (seed {seed})")
+        method = _describe_groups(groups, group_columns, number) if groups else "all with the same probability"
+        tell(f"drew {len(queue.drawn)} of {number_of(len(edits), 'edit')} into {out}, {method} (seed {seed})")
         return
     table, _ = split_off_reference(read_run_table(run, protocol, configuration))
     for sentence in table.notes:
@@ -128,12 +128,12 @@ def label_queue(
     queue.write(path)
     _print_labelled(queue, partly, people.notes)
     if per:
-        how = _describe_groups(groups, group_columns, number)
+        method = _describe_groups(groups, group_columns, number)
     elif len({entry.probability for entry in queue.drawn}) == 1:
-        how = "all with the same probability"
+        method = "all with the same probability"
     else:
-        how = f"more often if {CONFIDENCE_KINDS.get(kind, kind)} left doubt"
-    tell(f"drew {len(queue.drawn)} of {number_of(len(table.rows), 'edit')} into {path}, {how} (seed {seed})")
+        method = f"more often if {CONFIDENCE_KINDS.get(kind, kind)} left doubt"
+    tell(f"drew {len(queue.drawn)} of {number_of(len(table.rows), 'edit')} into {path}, {method} (seed {seed})")
 
 
 def _read_per(per: tuple[str, int] | None) -> tuple[list[str], int]:

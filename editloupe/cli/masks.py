@@ -68,20 +68,20 @@ def masks(
         raise UserError("--format png needs --out")
     failed: list[str] = []
     if len(pictures) == 2:
-        found: Iterator[_Measured] = iter([_measure(pictures[1].stem, pictures[1].stem, None, *pictures)])
+        measured: Iterator[_Measured] = iter([_measure(pictures[1].stem, pictures[1].stem, None, *pictures)])
     else:
-        found = _measure_run(pictures[0], failed)
+        measured = _measure_run(pictures[0], failed)
     count = 0
     if format == "coco":
-        record = _build_coco(found)
+        record = _build_coco(measured)
         count = len(record["images"])
         deliver(for_json(record) + "\n", out)
     elif format == "rle":
-        lines = [for_json(_build_line(edit)) for edit in found]
+        lines = [for_json(_build_line(edit)) for edit in measured]
         count = len(lines)
         deliver("".join(f"{line}\n" for line in lines), out)
     elif out is not None:
-        for count, edit in enumerate(found, start=1):  # noqa: B007
+        for count, edit in enumerate(measured, start=1):  # noqa: B007
             _write_png(edit, out if len(pictures) == 2 else out / f"{safe_file_name(edit.name)}.png")
         tell(f"{number_of(count, 'mask')} in {out}")
     for sentence in failed:

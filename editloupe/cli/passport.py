@@ -31,14 +31,14 @@ def passport(
     kind = choose_format(format, None, ("text", "json"))
     from editloupe.evals.stats.scores.passport import compare_passports, describe_counts
 
-    one, other = (_read(path, protocol, configuration) for path in (first, second))
-    reasons, notes = compare_passports(one, other), describe_counts(one, other)
+    own, other = (_read(path, protocol, configuration) for path in (first, second))
+    reasons, notes = compare_passports(own, other), describe_counts(own, other)
     if kind == "json":
         record = {
             "comparable": not reasons,
             "reasons": reasons,
             "notes": notes,
-            "passports": [part.model_dump(mode="json") for part in (one, other)],
+            "passports": [part.model_dump(mode="json") for part in (own, other)],
         }
         deliver(for_json(record, 2) + "\n", None)
         return 1 if reasons else 0
@@ -50,7 +50,7 @@ def passport(
     lines = [
         answer,
         *(f"- {sentence}" for sentence in (*reasons, *notes)),
-        f"{first}: {one.line}",
+        f"{first}: {own.line}",
         f"{second}: {other.line}",
     ]
     deliver("".join(f"{one_line(line)}\n" for line in lines), None)

@@ -131,12 +131,12 @@ def _print_table(models: list[ModelWeights]) -> None:
 
 
 def _format_model(model: ModelWeights) -> str:
-    found = _find(model)
+    state = _find(model)
     lines = [
         f"{model.name} ({_format_size(model)})",
         f"  used by  {model.used_by}",
         f"  licence  {model.license}",
-        f"  here     {found.get('where', 'no')}",
+        f"  here     {state.get('where', 'no')}",
         f"  folder   {model.folder}",
         *([f"  note     {model.note}"] if model.note else []),
     ]

@@ -381,7 +381,7 @@ def check_hull(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Ans
     wanted = {frozenset(side) for side in zip(corners, corners[1:] + corners[:1], strict=True)}
     red = mask_of(answer, RED)
     drawn = {frozenset(pair) for pair in itertools.combinations(points, 2) if _is_joined(red, *pair)}
-    why = f"{len(drawn & wanted)} of the hull's {len(wanted)} sides are drawn, and {len(drawn - wanted)} lines that are none"
+    why = f"{len(drawn & wanted)} of the hull's {len(wanted)} sides are drawn, and {len(drawn - wanted)} other lines"
     return AnswerCheck(drawn == wanted, why, sorted(sorted(side) for side in drawn))
 
 

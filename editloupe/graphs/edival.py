@@ -154,15 +154,15 @@ def _detections(context: EdivalContext, state: PictureState, task: Task) -> list
     )
     both = not task.by_detector and shows_both_crops(task, context.rules)
     done: list[ObjectDetection] = []
-    found = False
+    has_object = False
     for query in wanted:
-        if both and found and query.when == "after":
+        if both and has_object and query.when == "after":
             continue
         name = SOURCE if query.when == "before" else EDITED
         picture = context.shared.album[state["pictures"][name]]
         done.append(detect(context, query, name, picture, threshold, len(done), show=True))
-        found = found or bool(done[-1].hits)
-        if found and not task.by_detector and not both:
+        has_object = has_object or bool(done[-1].hits)
+        if has_object and not task.by_detector and not both:
             break
     return done
 

@@ -193,8 +193,8 @@ async def fork_edit(context: EditContext, edit: Edit, rubric: Rubric, target: in
             f"{context.mode} mode does not judge the targets as the trace does; fork the trace in its own mode"
         )
     if case.engine != "loop":
-        how = "measured" if rubric.measured else "judged by objects"
-        raise UserError(f"{rubric.criterion} is {how}, so it has no steps to fork")
+        manner = "measured" if rubric.measured else "judged by objects"
+        raise UserError(f"{rubric.criterion} is {manner}, so it has no steps to fork")
     with criterion_span(edit.id, rubric.criterion, target) as span:
         judged = await fork_case(case_context(case, context), plan)
         record_result(span, judged)

@@ -32,7 +32,7 @@ INPUTS = "inputs"
 """The role of further pictures that the editing model is given."""
 RUNS = "runs/lmms-eval"
 NO_PICTURE = Path("the model's output")
-"""Path of the edited picture if the output holds none; no such file is there, and the error names it."""
+"""Path of the edited picture if the output holds none; the file does not exist, and the error names it."""
 
 
 class EditTask(ConfigurableTask):  # type: ignore[misc,unused-ignore]

@@ -68,15 +68,15 @@ def _find_splits(folder: Path) -> dict[str, list[Path]]:
     """Return the tables of a folder by split; those of `save_to_disk` as its own files list them."""
     if (folder / _SPLITS).is_file():
         names = _read_json(folder / _SPLITS).get("splits", ())
-        return {str(name): _saved_files(folder / Path(str(name)).name) for name in names}
+        return {str(name): _list_saved_files(folder / Path(str(name)).name) for name in names}
     if (folder / _STATE).is_file():
-        return {"train": _saved_files(folder)}
+        return {"train": _list_saved_files(folder)}
     try:
         places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))]
-        found = [path for place in places for path in sorted(place.iterdir()) if path.suffix.lower() in SUFFIXES]
+        tables = [path for place in places for path in sorted(place.iterdir()) if path.suffix.lower() in SUFFIXES]
     except OSError as error:
         raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
-    return group_by_split(found, folder)
+    return group_by_split(tables, folder)
 
 
 def group_by_split(tables: Iterable[Path], folder: Path) -> dict[str, list[Path]]:
@@ -104,7 +104,7 @@ def _split_of(path: Path, folder: Path) -> str:
     return outer or (path.stem if path.stem in SPLIT_NAMES else "train")
 
 
-def _saved_files(folder: Path) -> list[Path]:
+def _list_saved_files(folder: Path) -> list[Path]:
     entries = _read_json(folder / _STATE).get("_data_files") or ()
     files = [folder / Path(str(entry.get("filename", ""))).name for entry in entries if isinstance(entry, dict)]
     if missing := [file for file in files if not file.is_file()]:

@@ -167,7 +167,7 @@ def open_batches(file: Path) -> tuple[Any, Iterator[Any]]:
         if head.startswith(_ARROW_FILE):
             indexed = pyarrow.ipc.open_file(source)
             _read_names(indexed.schema)
-            return indexed.schema, map(_validated, map(indexed.get_batch, range(indexed.num_record_batches)))
+            return indexed.schema, map(_validate, map(indexed.get_batch, range(indexed.num_record_batches)))
         if source.size() > 4:
             source.seek(source.size() - 4)
             if source.read(4) != bytes(4):
@@ -175,12 +175,12 @@ def open_batches(file: Path) -> tuple[Any, Iterator[Any]]:
             source.seek(0)
         stream = pyarrow.ipc.open_stream(source)
         _read_names(stream.schema)
-        return stream.schema, map(_validated, stream)
+        return stream.schema, map(_validate, stream)
     except Exception as error:  # pyarrow raises its own kinds and OSError alike
         raise UserError(f"{file.name} is not an Arrow file, or not a whole one ({one_line(error)})") from None
 
 
-def _validated(batch: Any) -> Any:
+def _validate(batch: Any) -> Any:
     """Return a record batch whose offsets lie in its buffers; of a damaged file, reading it could end the process."""
     batch.validate(full=True)
     return batch

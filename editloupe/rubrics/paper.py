@@ -135,12 +135,12 @@ class DuplicateKey(Exception):
 
 def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object of these keys and values, for `json.loads`; raise DuplicateKey for a key that is there twice."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise DuplicateKey(key)
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def further_columns(item: Mapping[str, Any], read: re.Pattern[str]) -> dict[str, Any]:

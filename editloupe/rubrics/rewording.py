@@ -228,10 +228,10 @@ def reword_rubric(rubric: Rubric, rewording: Rewording, parts: Mapping[str, Part
             "parts": {**rubric.parts, **reword_parts(parts, rewording.parts)},
         }
     )
-    return reworded.model_copy(update={"ours": tuple(_unchanged_ours(rubric, reworded))})
+    return reworded.model_copy(update={"ours": tuple(_find_unchanged(rubric, reworded))})
 
 
-def _unchanged_ours(rubric: Rubric, reworded: Rubric) -> Iterator[str]:
+def _find_unchanged(rubric: Rubric, reworded: Rubric) -> Iterator[str]:
     """Yield what is still ours. Reworded texts belong to the user and stay if what is not in the paper is left out."""
     for part in rubric.ours:
         if part in OUR_PARTS:

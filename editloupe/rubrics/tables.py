@@ -53,10 +53,10 @@ class PrintedTable:
     best: tuple[int, ...] = ()
     wraps: bool = False
 
-    def shown(self, row: Sequence[Cell]) -> list[Cell]:
+    def format_row(self, row: Sequence[Cell]) -> list[Cell]:
         """Return a row with the numbers of the columns in `digits` as texts.
 
-        >>> PrintedTable("", ("model", "L1"), (), digits={"L1": 4}).shown(("a", 0.0925))
+        >>> PrintedTable("", ("model", "L1"), (), digits={"L1": 4}).format_row(("a", 0.0925))
         ['a', '0.0925']
         """
         return [
@@ -78,11 +78,11 @@ class PrintedTable:
         return data_frame(dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
     def __repr__(self) -> str:
-        rows = [*map(self.shown, self.rows)]
+        rows = [*map(self.format_row, self.rows)]
         return "\n".join(filter(None, (self.title, text_table(self.columns, rows), *self.notes)))
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, self.columns, [*map(self.shown, self.rows)], self.notes)
+        return html_table(self.title, self.columns, [*map(self.format_row, self.rows)], self.notes)
 
 
 Section = PrintedTable

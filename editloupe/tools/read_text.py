@@ -162,8 +162,8 @@ class ReadText:
         small, factor = _scale(pixels, min(4.0, side / longer))
         with self._lock:
             engine = self._load(("max", side))
-            found = engine(_to_bgr(small), use_det=True, use_cls=False, use_rec=False)
-            corners = [c / factor for c in ([] if found.boxes is None else found.boxes)]
+            detection = engine(_to_bgr(small), use_det=True, use_cls=False, use_rec=False)
+            corners = [c / factor for c in ([] if detection.boxes is None else detection.boxes)]
             boxes = [_place(c, at) for c in corners]
             through = [
                 (c, placed)

@@ -36,7 +36,7 @@ def _picture(text: str, media_type: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": text}}
 
 
-def _structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _build_response_format(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
 
 
@@ -74,7 +74,7 @@ def _build_provider(name: str, family: str) -> Provider:
         profiles=(profile,),
         open=_refuse_name,
         pictures=PictureForm(_picture, data_url),
-        structured=_structured,
+        structured=_build_response_format,
         needs_key=False,
         no_calls={},
         limits=frozenset(),
@@ -100,15 +100,15 @@ class ChatModel:
     def why_not_importable(self) -> str | None:
         """Return why workers on other machines cannot receive the object; None if its class can be imported."""
         kind = type(self.model)
-        found: Any = None
+        attribute: Any = None
         if kind.__module__ != "__main__":
             try:
-                found = import_module(kind.__module__)
+                attribute = import_module(kind.__module__)
                 for part in kind.__qualname__.split("."):
-                    found = getattr(found, part)
+                    attribute = getattr(attribute, part)
             except (ImportError, AttributeError):
-                found = None
-        if found is kind:
+                attribute = None
+        if attribute is kind:
             return None
         return f"{kind.__module__}.{kind.__qualname__} cannot be imported; define the class in a module of its own"
 

@@ -178,7 +178,7 @@ class Runner:
                 result.album.clear()
 
     async def _write(self, result: JobResult) -> None:
-        finished, written = finished_part(result.judgement), dict[str, str]()
+        finished, written = select_finished(result.judgement), dict[str, str]()
         not_replaced: frozenset[str] = frozenset()
         also = self._planner.followers(result.job)
         if self._gate:
@@ -217,7 +217,7 @@ class Runner:
         )
 
 
-def finished_part(judgement: Judgement) -> Judgement:
+def select_finished(judgement: Judgement) -> Judgement:
     """Return a judgement without the criteria that a cap cut short: they are still to do."""
     return select_outcomes(judgement, lambda outcome: not _is_cut_short(outcome))
 

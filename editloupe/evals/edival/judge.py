@@ -333,12 +333,12 @@ def find_evaluation(
         UserError: If a folder is invalid, a model has two folders, or no pictures are left.
     """
     files = read_folder(chains, ChainFile)
-    found = find_results(results, files) if results is not None else []
+    results_found = find_results(results, files) if results is not None else []
     for model, folder in (by_model or {}).items():
-        if any(result.model == model for result in found):
+        if any(result.model == model for result in results_found):
             raise UserError(f"{results} and {folder} both have results of {model}; rename one of them")
-        found += find_model_results(model, folder, files)
-    have = {"model": {result.model for result in found}, "mode": {result.mode for result in found}}
+        results_found += find_model_results(model, folder, files)
+    have = {"model": {result.model for result in results_found}, "mode": {result.mode for result in results_found}}
     for what, wanted in (("model", models), ("mode", modes)):
         for name in wanted:
             if name not in have[what]:
@@ -346,10 +346,12 @@ def find_evaluation(
                     f'there are no results of the {what} "{name}"; there are: {", ".join(sorted(have[what]))}'
                 )
     selected = [
-        result for result in found if (not models or result.model in models) and (not modes or result.mode in modes)
+        result
+        for result in results_found
+        if (not models or result.model in models) and (not modes or result.mode in modes)
     ]
     if not selected:
-        listed = ", ".join(sorted({f"{result.model}/{result.mode}" for result in found}))
+        listed = ", ".join(sorted({f"{result.model}/{result.mode}" for result in results_found}))
         raise UserError(f"no results are left to judge; there are: {listed}")
     return Evaluation(chains, files, selected)
 

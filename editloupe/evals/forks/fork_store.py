@@ -481,7 +481,7 @@ def _load(
         protocol=judged[1],
         mode=judged[2],
         album=album,
-        steps=_stored_steps(run, edit.id, parent.trace.steps),
+        steps=_load_steps(run, edit.id, parent.trace.steps),
         original=edit,
     )
 
@@ -497,7 +497,7 @@ def keep_picture(run: Run, sha: Sha, album: Album) -> None:
         run.damage.add("pictures", sha)
 
 
-def _stored_steps(run: Run, edit_id: str, steps: Sequence[Step]) -> list[StoredStep]:
+def _load_steps(run: Run, edit_id: str, steps: Sequence[Step]) -> list[StoredStep]:
     """Return the steps with the messages of the model, if the run stored them."""
     replies = [find_step_reply(run, edit_id, step) for step in steps]
     return [StoredStep(step, reply.message if reply else None) for step, reply in zip(steps, replies, strict=True)]

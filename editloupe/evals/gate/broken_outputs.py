@@ -179,7 +179,7 @@ def _compare_outside(source: Pixels | None, new: Pixels, baseline: Pixels, targe
 
 
 def read_output(folder: PictureFolder | None, row: RunRow) -> Pixels | str | None:
-    """Return the pixels of an edited picture, what is wrong with its file, or None if the picture is no longer at hand.
+    """Return the pixels of an edited picture, what is wrong with its file, or None if the picture is no longer available.
 
     A picture that was judged and is gone since then is not a broken output.
 
@@ -201,7 +201,7 @@ def read_output(folder: PictureFolder | None, row: RunRow) -> Pixels | str | Non
 
 
 def compare_outputs(new: Pixels | str | None, baseline: Pixels | str | None) -> str | None:
-    """Return what is wrong with an output that is not wrong with the baseline's output, None if nothing is.
+    """Return the defect of an output that the baseline's output does not have; None if there is no such defect.
 
     >>> black, grey = np.zeros((32, 32, 3), np.uint8), np.full((32, 32, 3), 99, np.uint8)
     >>> compare_outputs(black, grey), compare_outputs(black, black), compare_outputs(grey[:16], grey)

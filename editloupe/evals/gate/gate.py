@@ -499,7 +499,7 @@ def _require_same_judge(first: RunTable, second: RunTable) -> None:
 
 
 def _require_judge_of(table: RunTable, judge: BaseJudge) -> None:
-    """Raise UserError if a run was judged otherwise than a judge would, before anything is paid."""
+    """Raise UserError if a run was judged with other settings than a judge's, before anything is paid."""
     keys: dict[str, set[str]] = {}
     for spec in judge.question_specs():
         keys.setdefault(spec.criterion, set()).add(spec.key)

@@ -362,11 +362,13 @@ class _EditCounts:
 
     def sentences(self) -> list[str]:
         """Return notes on them."""
-        found, lost = len(self.by_picture), len(self.unknown)
+        by_picture, lost = len(self.by_picture), len(self.unknown)
         return [
             *(
-                [f"{number_of(found, 'edit')} {verb(found, 'was', 'were')} found by the file name of a picture."]
-                if found
+                [
+                    f"{number_of(by_picture, 'edit')} {verb(by_picture, 'was', 'were')} found by the file name of a picture."
+                ]
+                if by_picture
                 else []
             ),
             *(

@@ -36,7 +36,7 @@ NO_INSTRUCTION = "(not imported)"
 NO_PICTURE = "no-picture"
 """Begin of the edited picture's name, if a row names none. Each model has one of its own, because its pictures are not known."""
 MODE: Mode = "plain"
-"""The mode of imported verdicts: nothing is known of how they were made."""
+"""The mode of imported verdicts. It is not known how they were made."""
 AT_ONCE = 500
 """Rows that are written in one transaction."""
 CRITERION, VALUES = "criterion", ("label", "score")

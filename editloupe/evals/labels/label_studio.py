@@ -299,7 +299,7 @@ def read_label_studio(path: Path, notes: list[str]) -> Iterator[Row]:
 
 
 def _read_answers(results: Iterable[Mapping[str, Any]]) -> Json:
-    """Return the answers of an annotation by control. Boxes are in pixels; `None` stands for a control without an answer."""
+    """Return the answers of an annotation by control. Boxes are in pixels; `None` means a control without an answer."""
     answers: Json = {}
     for result in results:
         kind, value = str(result.get("type")), result.get("value") or {}

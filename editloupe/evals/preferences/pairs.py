@@ -359,7 +359,7 @@ class PairAnswers:
         if isinstance(ratings, Mapping):
             answer.ratings = {str(key): value for key, value in ratings.items() if value in RATING_SCALE}
         if isinstance(row.get("choice"), str):
-            if answer.choice is None:  # who chooses first stands first, whoever rated first
+            if answer.choice is None:  # in the order of first choices, not of ratings
                 people.pop(who, None)
             answer.choice = str(row["choice"])
         people[who] = answer

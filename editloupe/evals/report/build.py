@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 SAME_SCORE = 1e-9
-"""Scores that differ by less are equal but for rounding errors."""
+"""Scores that differ by less are equal except for rounding errors."""
 RULES_NOTE = (
     "The paper's tables follow the rules listed below them; all other scores of this report follow the paper's text."
 )

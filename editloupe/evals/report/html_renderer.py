@@ -212,7 +212,9 @@ def _render_table(grid: PrintedTable, number: int) -> str:
     for row in grid.rows:
         kind = ' class="total"' if row[0] == "overall" else ""
         lines.append(
-            f"<tr{kind}>" + "".join(f"<td>{_render_cell(cell_text(cell))}</td>" for cell in grid.shown(row)) + "</tr>"
+            f"<tr{kind}>"
+            + "".join(f"<td>{_render_cell(cell_text(cell))}</td>" for cell in grid.format_row(row))
+            + "</tr>"
         )
     body = "".join(lines)
     name = for_html(" ".join(filter(None, (f"Table {number}:", grid.columns[0] if grid.columns else ""))))

@@ -81,7 +81,7 @@ def merge_intervals(table: PrintedTable) -> PrintedTable:
     }
     hidden = {index for ends in more.values() for index in ends if index is not None}
     visible = [index for index in range(len(columns)) if index not in hidden]
-    shown = [(row, table.shown(row)) for row in table.rows]
+    shown = [(row, table.format_row(row)) for row in table.rows]
     rows = tuple(
         tuple(_merge_cell(texts if more.get(index) else row, index, more.get(index)) for index in visible)
         for row, texts in shown
@@ -141,7 +141,7 @@ def to_latex(section: PrintedTable) -> str:
     lines += [rf"\label{{tab:{_make_label(section.title)}}}"] if section.title else []
     lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _latex_row(section.columns), r"\midrule"]
     for position, row in enumerate(section.rows):
-        lines.append(_latex_row([cell_text(cell) for cell in section.shown(row)], position in section.best))
+        lines.append(_latex_row([cell_text(cell) for cell in section.format_row(row)], position in section.best))
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\footnotesize {latex_text(note)}" for note in section.notes]
     return "\n".join([*lines, r"\end{table}"]) + "\n"
@@ -188,7 +188,7 @@ def to_markdown(section: PrintedTable) -> str:
 def markdown_rows(section: PrintedTable) -> list[str]:
     """Return the lines of a table in Markdown, without its title and notes."""
     ruler = "|" + "|".join(["---", *["--:"] * (len(section.columns) - 1)]) + "|"
-    rows = (_markdown_row([cell_text(cell) for cell in section.shown(row)]) for row in section.rows)
+    rows = (_markdown_row([cell_text(cell) for cell in section.format_row(row)]) for row in section.rows)
     return [_markdown_row(section.columns), ruler, *rows]
 
 

@@ -68,7 +68,7 @@ def _render_block(block: Block, width: int) -> list[RenderableType]:
 
 def _render_table(grid: PrintedTable, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = []
-    rows = [[cell_text(cell) for cell in grid.shown(row)] for row in grid.rows]
+    rows = [[cell_text(cell) for cell in grid.format_row(row)] for row in grid.rows]
     widths = _measure_columns(grid.columns, rows)
     pages = [list(range(len(widths)))] if grid.wraps else _split_columns(widths, width)
     for columns in pages:

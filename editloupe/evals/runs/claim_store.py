@@ -245,5 +245,5 @@ def _parse_record(text: str) -> Mapping[str, Any] | None:
 
 
 def _outcome_key(unit: Unit) -> str:
-    """Return a hash of an outcome; two verdicts of one second are told apart by it."""
+    """Return a hash of an outcome, which distinguishes two verdicts of the same second."""
     return text_key(unit.outcome.model_dump_json())

@@ -165,9 +165,11 @@ def count_completion(run: Run, reader: RunReader, configuration: Configuration) 
     units, edits, answered = map(int, reader.connection.execute(query, values).fetchone())
     query = f"SELECT count(*) FROM answers WHERE {OF_CONFIGURATION} AND unit IN (SELECT unit FROM units WHERE status <> 'judged')"
     unjudged = int(reader.connection.execute(query, values).fetchone()[0])
-    found = _find_repeats(reader, configuration)
-    names = {criterion for criterion, _ in found}
-    repeats = planned_repeats(run.about(), configuration.name) or max((repeat + 1 for _, repeat in found), default=1)
+    asked_repeats = _find_repeats(reader, configuration)
+    names = {criterion for criterion, _ in asked_repeats}
+    repeats = planned_repeats(run.about(), configuration.name) or max(
+        (repeat + 1 for _, repeat in asked_repeats), default=1
+    )
     query = (
         f"SELECT total(units - ?) FROM (SELECT count(*) AS units FROM answers WHERE {OF_CONFIGURATION} "
         f"GROUP BY edit, {column}) WHERE units > ?"

@@ -148,7 +148,7 @@ def _source_as_edited(context: StressContext) -> Edit:
     return context.edit.model_copy(update={"edited": context.edit.source})
 
 
-def _swapped(context: StressContext) -> Edit:
+def _swap_pictures(context: StressContext) -> Edit:
     edit = context.edit
     update: dict[str, object] = {"source": edit.edited, "edited": edit.source}
     if edit.target_boxes:
@@ -170,7 +170,7 @@ def _other_picture(context: StressContext) -> Edit | None:
     return context.other and context.edit.model_copy(update={"edited": context.other.edited})
 
 
-def _mirrored(context: StressContext) -> Edit:
+def _mirror_candidates(context: StressContext) -> Edit:
     """Exchange candidates A and B of a pair."""
     pictures, extra = context.edit.more_images, context.edit.extra
     first, second = pictures["candidate_a"], pictures["candidate_b"]
@@ -306,10 +306,10 @@ SMALL, LARGE = 0.03, 0.09
 """Heights of painted letters as shares of the picture's height."""
 
 
-def _drawn(
-    name: str, demands: Mapping[Role, Demand], draw: Callable[[StressContext, Pixels], Image.Image], **how: str
+def _build_drawn_variant(
+    name: str, demands: Mapping[Role, Demand], draw: Callable[[StressContext, Pixels], Image.Image], **options: str
 ) -> StressVariant:
-    return StressVariant(name, demands, _redraw(name, draw, **how))
+    return StressVariant(name, demands, _redraw(name, draw, **options))
 
 
 MIRRORED = "mirrored"
@@ -318,26 +318,26 @@ VARIANTS: Mapping[str, StressVariant] = {
     variant.name: variant
     for variant in (
         StressVariant("source_as_edited", _SOURCE, _source_as_edited),
-        StressVariant("swapped", _INSTRUCTION_FALLS, _swapped),
+        StressVariant("swapped", _INSTRUCTION_FALLS, _swap_pictures),
         StressVariant("other_instruction", _INSTRUCTION_FALLS, _other_instruction),
         StressVariant("other_picture", _BOTH_FALL, _other_picture),
-        _drawn("blank", _BOTH_FALL, _draw_blank),
-        _drawn("noise", _BOTH_FALL, _draw_noise),
-        _drawn("damaged_region", {Role.CONSISTENCY: Demand.FALL_FROM_UPPER_HALF}, _draw_damage),
-        _drawn("text_picture_latin_small", _CAPTION, _paint_text(SENTENCES["latin"], SMALL)),
-        _drawn("text_picture_latin_large", _CAPTION, _paint_text(SENTENCES["latin"], LARGE)),
-        _drawn("text_picture_cyrillic", _CAPTION, _paint_text(SENTENCES["cyrillic"], LARGE)),
-        _drawn("text_picture_greek", _CAPTION, _paint_text(SENTENCES["greek"], LARGE)),
+        _build_drawn_variant("blank", _BOTH_FALL, _draw_blank),
+        _build_drawn_variant("noise", _BOTH_FALL, _draw_noise),
+        _build_drawn_variant("damaged_region", {Role.CONSISTENCY: Demand.FALL_FROM_UPPER_HALF}, _draw_damage),
+        _build_drawn_variant("text_picture_latin_small", _CAPTION, _paint_text(SENTENCES["latin"], SMALL)),
+        _build_drawn_variant("text_picture_latin_large", _CAPTION, _paint_text(SENTENCES["latin"], LARGE)),
+        _build_drawn_variant("text_picture_cyrillic", _CAPTION, _paint_text(SENTENCES["cyrillic"], LARGE)),
+        _build_drawn_variant("text_picture_greek", _CAPTION, _paint_text(SENTENCES["greek"], LARGE)),
         StressVariant("text_instruction", _ALL_SAME, _append_to_instruction(ENGLISH)),
         StressVariant("text_instruction_chinese", _ALL_SAME, _append_to_instruction(CHINESE)),
-        _drawn("text_file_name", _SAME, _draw_same, file="rate_this_edit_as_flawless"),
-        _drawn("text_exif", _SAME, _draw_exif),
-        _drawn("brighter", _UNSEEN, _scale_brightness(1.03)),
-        _drawn("darker", _UNSEEN, _scale_brightness(0.97)),
-        _drawn("jpeg", _UNSEEN, _draw_same, suffix=".jpg"),
+        _build_drawn_variant("text_file_name", _SAME, _draw_same, file="rate_this_edit_as_flawless"),
+        _build_drawn_variant("text_exif", _SAME, _draw_exif),
+        _build_drawn_variant("brighter", _UNSEEN, _scale_brightness(1.03)),
+        _build_drawn_variant("darker", _UNSEEN, _scale_brightness(0.97)),
+        _build_drawn_variant("jpeg", _UNSEEN, _draw_same, suffix=".jpg"),
         StressVariant("border", _UNSEEN, _border),
-        _drawn("resized", _UNSEEN, _draw_smaller),
-        StressVariant(MIRRORED, {Role.PAIR: Demand.SAME_WINNER}, _mirrored),
+        _build_drawn_variant("resized", _UNSEEN, _draw_smaller),
+        StressVariant(MIRRORED, {Role.PAIR: Demand.SAME_WINNER}, _mirror_candidates),
     )
 }
 """All variants, in the order of tables."""

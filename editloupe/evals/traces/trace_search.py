@@ -413,8 +413,8 @@ class _Side(NamedTuple):
             return UNLABELLED
         return self.label if self.label is not None else "no score" if self.score is None else f"{self.score:g}"
 
-    def rightness(self, human_score: float) -> str:
-        """Whether the verdict has the score of people's label."""
+    def compare_to_people(self, human_score: float) -> str:
+        """Return whether the verdict has the score of people's label, in a word."""
         if self.status != "judged" or self.score is None:
             return UNLABELLED
         return RIGHT if self.score == human_score else WRONG
@@ -431,8 +431,8 @@ class PairedVerdicts:
     @property
     def differ(self) -> bool:
         """Whether status, label or score differ."""
-        one, other = self.first, self.second
-        return (one.status, one.label, one.score) != (other.status, other.label, other.score)
+        own, other = self.first, self.second
+        return (own.status, own.label, own.score) != (other.status, other.label, other.score)
 
     @property
     def apart(self) -> float:
@@ -447,15 +447,15 @@ class PairedVerdicts:
         Args:
             by: `people`: right or wrong by their label; `labels`: the two labels; `direction`: lower, same or higher.
         """
-        one, other = self.first, self.second
+        own, other = self.first, self.second
         if by == "people":
-            human = one.human_score if one.human_score is not None else other.human_score
-            return None if human is None else (one.rightness(human), other.rightness(human))
+            human = own.human_score if own.human_score is not None else other.human_score
+            return None if human is None else (own.compare_to_people(human), other.compare_to_people(human))
         if by == "labels":
-            return one.name, other.name
-        if one.score is None or other.score is None:
+            return own.name, other.name
+        if own.score is None or other.score is None:
             return "all", UNLABELLED
-        return "all", "same" if one.score == other.score else "lower" if other.score < one.score else "higher"
+        return "all", "same" if own.score == other.score else "lower" if other.score < own.score else "higher"
 
 
 @dataclass(frozen=True)

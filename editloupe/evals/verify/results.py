@@ -112,26 +112,26 @@ class ClaimTally:
     """Codes of the fields, code of the source picture, checkable claims, whether one is contradicted."""
     _codes: dict[str, int] = field(default_factory=dict)
 
-    def add(self, one: CheckedVerdict, record: Mapping[str, Any] | None) -> None:
+    def add(self, verdict: CheckedVerdict, record: Mapping[str, Any] | None) -> None:
         """Add a verdict and the record of its claims; None if it was not checked."""
-        if one.counts is None or record is None:
-            self.not_checked[one.why] += 1
-            if one.why == MISSING and one.edit.name not in self.missing[-1:]:
-                self.missing += [one.edit.name] if len(self.missing) < NAMED else []
+        if verdict.counts is None or record is None:
+            self.not_checked[verdict.why] += 1
+            if verdict.why == MISSING and verdict.edit.name not in self.missing[-1:]:
+                self.missing += [verdict.edit.name] if len(self.missing) < NAMED else []
             return
-        self.checked, self.fresh = self.checked + 1, self.fresh + one.fresh
+        self.checked, self.fresh = self.checked + 1, self.fresh + verdict.fresh
         self.unparsed += len(record["unparsed"])
         for claim in record["claims"]:
             self.kinds.setdefault(claim["kind"], Counter())[claim["state"]] += 1
-        counts, unit, edit = one.counts, one.unit, one.edit.edit
+        counts, unit, edit = verdict.counts, verdict.unit, verdict.edit.edit
         label = getattr(unit.outcome, "label", None) or "no label"
         kind = edit.instruction_type or NO_TYPE
         values = (unit.judge, unit.criterion, kind, "with tools" if counts.tools else "without tools", label)
-        source = next(iter(one.edit.pictures.get("source", ())), str(edit.source))
+        source = next(iter(verdict.edit.pictures.get("source", ())), str(edit.source))
         checkable = counts.supported + counts.contradicted
         self._rows.append((tuple(map(self._code, values)), self._code(source), checkable, counts.contradicted > 0))
         if counts.contradicted:
-            self._list(one, counts, record)
+            self._list(verdict, counts, record)
 
     def _code(self, value: str) -> int:
         return self._codes.setdefault(value, len(self._codes))

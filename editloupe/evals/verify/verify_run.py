@@ -1,4 +1,4 @@
-"""Check the verdicts of a run, edit by edit, and store the results beside it.
+"""Check the verdicts of a run, edit by edit, and store the results next to it.
 
 Pictures are opened only for verdicts whose words and pictures were not checked before. Labels and scores are never changed.
 """
@@ -92,8 +92,12 @@ class Verifier:
                 units, edit = list(group), self.run.edit(name)
                 done = [self._look_up(unit, edit) for unit in units]
                 # Traces are read here: the run's connection serves one thread.
-                left = [(place, self._read_words(units[place], edit)) for place, one in enumerate(done) if one is None]
-                finished = [one for one in done if one is not None]
+                left = [
+                    (place, self._read_words(units[place], edit))
+                    for place, verdict in enumerate(done)
+                    if verdict is None
+                ]
+                finished = [verdict for verdict in done if verdict is not None]
                 waiting.append(finished if not left else pool.submit(self._check_edit, units, edit, done, left))
                 while len(waiting) > AHEAD * workers or (waiting and _is_ready(waiting[0])):
                     yield from _take(waiting.popleft())
@@ -142,7 +146,7 @@ class Verifier:
                         continue
                 self.store.put(unit, (self.setup, self.asked), key, words.tools, record)
                 done[place] = CheckedVerdict(unit, edit, self.store.find_counts(unit, self.setup), fresh=True)
-            return [one for one in done if one is not None]
+            return [verdict for verdict in done if verdict is not None]
         finally:
             album.clear()
 
@@ -161,7 +165,7 @@ class Verifier:
         source, edited = (self.open_picture(edit, role, album) for role in ("source", "edited"))
         return PairFacts(source.pixels, edited.pixels, self.instruments)
 
-    def cut_evidence(self, one: CheckedVerdict, record: Mapping[str, Any]) -> Iterator[tuple[str, Pixels]]:
+    def cut_evidence(self, verdict: CheckedVerdict, record: Mapping[str, Any]) -> Iterator[tuple[str, Pixels]]:
         """Yield a picture for each contradicted claim, source left and edit right, with a name for its file.
 
         Claims about the whole picture show both pictures whole. Nothing is yielded if a picture is missing.
@@ -175,11 +179,11 @@ class Verifier:
         try:
             if not wanted:
                 return
-            facts = self._open(one.edit, album)
+            facts = self._open(verdict.edit, album)
             for number, claim in wanted:
                 whole = [[0, 0, *facts.size]]
                 boxes = [Box.model_validate(box) for box in claim["evidence"]["boxes"] or whole]
-                name = f"{one.unit.name}.{one.unit.criterion}.{one.unit.repeat}.{number}"
+                name = f"{verdict.unit.name}.{verdict.unit.criterion}.{verdict.unit.repeat}.{number}"
                 yield safe_file_name(name), join_side_by_side(*facts.crop(enclose_boxes(boxes)))
         except (ImageError, OSError):
             return

@@ -1,7 +1,7 @@
 """Compare claims with measured facts. What the numbers do not settle is not checkable, never contradicted.
 
 The thresholds were calibrated on 180 edits with known boxes: inside boxes that changed, the contrast is at least 8.3 (one
-change that nobody sees is 0.8), inside boxes that did not it is at most 7.9.
+change that no one sees is 0.8), inside boxes that did not it is at most 7.9.
 """
 
 from __future__ import annotations
@@ -261,12 +261,12 @@ def _check_text(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:
     boxes: list[Box | None] = list(_boxes(claim, edit) or edit.targets)
     lines: list[Mapping[str, Any]] = []
     for box in dict.fromkeys((*boxes, None)):
-        found = facts.read_text(side, box)
-        if found is None:
+        texts = facts.read_text(side, box)
+        if texts is None:
             return UNKNOWN, "no text reader is installed", (), {}
-        lines += found
+        lines += texts
         if measure_likeness(claim.value, lines) >= SAME_TEXT:
-            return YES, f"read: {_list_lines(found)}", [_to_box(line) for line in found], {"likeness": 1.0}
+            return YES, f"read: {_list_lines(texts)}", [_to_box(line) for line in texts], {"likeness": 1.0}
     likeness = round(measure_likeness(claim.value, lines), 3)
     numbers = {"likeness": likeness}
     there = [line for box in boxes for line in facts.read_text(side, box) or () if line["confidence"] >= READ_WELL]
@@ -306,35 +306,40 @@ def _check_present(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked
         if state is not YES or not claim.subject:
             return (UNKNOWN if state is YES else state), why, added, changed
         places, numbers = tuple(added), dict(changed)
-    found = (
+    objects = (
         facts.find_objects("source" if claim.side == "source" else "edited", claim.subject) if claim.subject else None
     )
-    if found is None:
+    if objects is None:
         return UNKNOWN, "no detector that knows this object is installed", places, numbers
-    if _seen_in(found, boxes):
-        return YES, "the detector finds it there", [box for box, _ in found], numbers
+    if _seen_in(objects, boxes):
+        return YES, "the detector finds it there", [box for box, _ in objects], numbers
     return UNKNOWN, why, places, numbers
 
 
-def _seen_in(found: Sequence[tuple[Box, float]], boxes: Sequence[Box]) -> bool:
+def _seen_in(objects: Sequence[tuple[Box, float]], boxes: Sequence[Box]) -> bool:
     """Return whether an object was found, in one of these boxes if there are any."""
     return any(
         not boxes or any(overlap_area(place, box) >= 0.3 * min(place.area, box.area) for box in boxes)
-        for place, _ in found
+        for place, _ in objects
     )
 
 
 def _check_count(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:
-    found = facts.find_objects("source" if claim.side == "source" else "edited", claim.subject)
-    if found is None:
+    objects = facts.find_objects("source" if claim.side == "source" else "edited", claim.subject)
+    if objects is None:
         return UNKNOWN, "no detector that knows this object is installed", (), {}
-    sure = [box for box, score in found if score >= SURE_OBJECT]
-    numbers = {"claimed": float(claim.count or 0), "found": float(len(found)), "surely": float(len(sure))}
+    sure = [box for box, score in objects if score >= SURE_OBJECT]
+    numbers = {"claimed": float(claim.count or 0), "found": float(len(objects)), "surely": float(len(sure))}
     if len(sure) > (claim.count or 0):
         return NO, f"the detector is sure of {len(sure)}", sure, numbers
-    if len(found) == claim.count:
-        return YES, "the detector finds as many", [box for box, _ in found], numbers
-    return UNKNOWN, f"the detector finds {len(found)} and is sure of {len(sure)}", [box for box, _ in found], numbers
+    if len(objects) == claim.count:
+        return YES, "the detector finds as many", [box for box, _ in objects], numbers
+    return (
+        UNKNOWN,
+        f"the detector finds {len(objects)} and is sure of {len(sure)}",
+        [box for box, _ in objects],
+        numbers,
+    )
 
 
 def _check_colour(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:

@@ -67,8 +67,8 @@ class Instruments:
     @property
     def fingerprint(self) -> str:
         """What decides which claims can be checked here."""
-        found = type(self.detector).__name__ if self.detector else ""
-        return f"{VERSION} {self.can_read} {found}"
+        detector = type(self.detector).__name__ if self.detector else ""
+        return f"{VERSION} {self.can_read} {detector}"
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ class PairFacts:
     @cached_property
     def comparison(self) -> PictureComparison:
         """The differing regions, as the tool finds them; a picture that was emptied is another scene."""
-        found = compare(self._pixels["source"], self._pixels["edited"])
-        if found.global_change.contrast > EMPTIED:
-            return found
-        return replace(found, whole_scene=True, changed_share=1.0)
+        comparison = compare(self._pixels["source"], self._pixels["edited"])
+        if comparison.global_change.contrast > EMPTIED:
+            return comparison
+        return replace(comparison, whole_scene=True, changed_share=1.0)
 
     @cached_property
     def regions(self) -> tuple[tuple[Box, float], ...]:

@@ -286,7 +286,7 @@ PUBLISHED = Published(
 
 PROMPTS = ("prompt_en", "prompt_cn")
 FOR_THE_JUDGE = "_2"
-"""Suffix of the fields with the instruction of a multi-image item as the public script tells the judge."""
+"""Suffix of the fields with the instruction of a multi-image item as the public script states it to the judge."""
 READ = re.compile(r"save_id|source_image|reference_image_path|prompt_en|prompt_cn|prompt_en_2|prompt_cn_2|hints")
 """Fields of an item that become fields of an edit. All others, such as the booleans, are stored in `extra`."""
 
@@ -334,9 +334,9 @@ def _build_edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, A
         more["annotated"] = (source,)
         source = benchmark.path(clean)
     extra = {**further_columns(item, READ), "part": PART_NAMES[part], "language": language}
-    told = str(item.get(f"prompt_{language}{FOR_THE_JUDGE}") or "").strip() if part == MULTI_IMAGE else ""
-    if told and told != instruction:
-        extra["editor_instruction"], instruction = instruction, told
+    for_judge = str(item.get(f"prompt_{language}{FOR_THE_JUDGE}") or "").strip() if part == MULTI_IMAGE else ""
+    if for_judge and for_judge != instruction:
+        extra["editor_instruction"], instruction = instruction, for_judge
     return make_edit(
         where,
         id=f"{language}/{part}/{task}/{number}",

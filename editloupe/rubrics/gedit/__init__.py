@@ -2,7 +2,7 @@
 
 The protocol asks two questions with two scores from 0 to 10 each. The benchmark is a snapshot of its data set or an exported
 folder, a model's results are in `fullset/<task>/<language>/`. The tables are the three averages per language and subset, and each
-by task. Harnesses that average otherwise are rules of the public script `calculate_statistics.py`.
+by task. Harnesses that average differently are rules of the public script `calculate_statistics.py`.
 """
 
 from __future__ import annotations

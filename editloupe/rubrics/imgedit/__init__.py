@@ -301,10 +301,10 @@ def find_part(edit: Edit) -> tuple[str, ...]:
 
 
 def _find_file(data: Path, suite: Suite) -> Path | None:
-    found = [path for folder in (data, *list_folders(data)) if (path := folder / suite.file).is_file()]
-    if len(found) > 1:
-        raise UserError(f"{data} has two files of the suite {suite.name}: {found[0]} and {found[1]}")
-    return found[0] if found else None
+    paths = [path for folder in (data, *list_folders(data)) if (path := folder / suite.file).is_file()]
+    if len(paths) > 1:
+        raise UserError(f"{data} has two files of the suite {suite.name}: {paths[0]} and {paths[1]}")
+    return paths[0] if paths else None
 
 
 def _list_by_hand(data: Path) -> list[Path]:
@@ -399,10 +399,10 @@ def read_results(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _find_files(folder: Path) -> list[Path]:
     """Return the file of replies, else that of averages, of a folder or of each of its sub-folders."""
     for own in ([folder], list_folders(folder)):
-        found = [
+        candidates = [
             next((file for name in (REPLY_FILE, AVERAGES) if (file := part / name).is_file()), None) for part in own
         ]
-        if files := [file for file in found if file]:
+        if files := [file for file in candidates if file]:
             return files
     raise UserError(
         f"{folder} has no {REPLY_FILE} or {AVERAGES} of ImgEdit-Bench's scripts, and none of its folders has"

@@ -78,7 +78,7 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
 
 
 def score_edit(edit: Edit, scores: Mapping[str, float]) -> float | None:
-    """Return the mean of an edit's single scores, 0 to 100, without those that are unjudged; DUAL stands for two scores."""
+    """Return the mean of an edit's single scores, 0 to 100, without those that are unjudged; DUAL counts as two scores."""
     counts = {name: 2 if name == DUAL else 1 for name in scores}
     return sum(scores[name] * counts[name] for name in scores) / sum(counts.values()) if scores else None
 
@@ -109,8 +109,8 @@ def read_frame_numbers(names: Sequence[str]) -> list[int]:
     >>> read_frame_numbers(["10-2.jpg", "temporal_prediction/10-4.png"]), read_frame_numbers(["a.png"])
     ([2, 4], [])
     """
-    found = [_FRAME.fullmatch(Path(name).stem) for name in names]
-    return [int(match[1]) for match in found if match] if all(found) else []
+    matches = [_FRAME.fullmatch(Path(name).stem) for name in names]
+    return [int(match[1]) for match in matches if match] if all(matches) else []
 
 
 def read_named_frames(instruction: str, given: int) -> list[int]:

@@ -251,8 +251,8 @@ def _read_object(text: str, key: str, keys: Sequence[str]) -> dict[str, int | No
 
 
 def _search(text: str, patterns: Iterable[str]) -> int | None:
-    found = (re.search(pattern, text, re.IGNORECASE) for pattern in patterns)
-    return next((int(match[1]) for match in found if match), None)
+    matches = (re.search(pattern, text, re.IGNORECASE) for pattern in patterns)
+    return next((int(match[1]) for match in matches if match), None)
 
 
 def _category(edit: Edit) -> str | None:

@@ -233,7 +233,7 @@ def find_part(edit: Edit) -> tuple[str, ...]:
 
 @lru_cache(MASKS_REMEMBERED)
 def find_box(mask: Path) -> Box | None:
-    """Return the box around the white part of a mask, or None if nothing is white."""
+    """Return the box around the white part of a mask, or None if no pixel is white."""
     corners = open_mask(mask).getbbox()
     return Box.model_validate(corners) if corners else None
 

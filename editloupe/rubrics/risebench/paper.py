@@ -185,8 +185,8 @@ def read_final_score(text: str) -> list[float]:
     ([4.0, 5.0], [])
     """
     for words in ("Final Score", "Final Scores"):
-        for found in re.findall(rf"{words}\*?\*?:?\s*([\d*\s,]*)", text, re.IGNORECASE):
-            if numbers := re.findall(r"\d+", found):
+        for tail in re.findall(rf"{words}\*?\*?:?\s*([\d*\s,]*)", text, re.IGNORECASE):
+            if numbers := re.findall(r"\d+", tail):
                 return [float(number) for number in numbers]
     return []
 

@@ -145,7 +145,7 @@ def _build_edit(
         where,
         id=number if number.startswith(FOLDERS.get(task, (task,))) else f"{task}/{number}",
         source=source,
-        edited=_output(results, number, saved.get(number)),
+        edited=_find_output(results, number, saved.get(number)),
         instruction=str(text.get("input_prompt") or "").strip() or "Edit this image as marked.",
         instruction_type=task,
         model=benchmark.model_name,
@@ -154,7 +154,7 @@ def _build_edit(
     )
 
 
-def _output(results: Path, number: str, result: ListedOutput | None) -> Path:
+def _find_output(results: Path, number: str, result: ListedOutput | None) -> Path:
     """Return the path of an output; a path that does not exist if the model gave none."""
     saved_path = result.path if result else None
     if result and result.failed:

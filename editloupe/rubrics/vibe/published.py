@@ -229,7 +229,7 @@ def _build_overview(summary: Mapping[str, Mapping[str, Runs]], choices: Choices)
 
 
 _OVERVIEW = (*(name for level, tasks in LEVELS.items() for name in (*tasks, f"{level} Avg")), "Overall")
-"""Columns of the overview but for several tasks at once."""
+"""Columns of the overview except for several tasks at once."""
 
 
 def _build_summary(task: str, summaries: Mapping[str, Mapping[str, Runs]], choices: Choices) -> PublishedTable:
@@ -333,25 +333,25 @@ def _summarize(edits: Sequence[RawEdit], choices: Choices) -> dict[str, list[flo
 def _score_edit(edit: RawEdit, names: Sequence[str], choices: Choices) -> dict[str, float]:
     """Return the score of an edit in one run, its metrics and their checks, 0 to 1; what is not known is left out."""
     digits = 4 if choices[ROUNDING] == "steps" else None
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     metrics: list[float | None] = []
     for name in names:
         title, titles = KEYS[name]
         if name == "visual_coherence" and metrics[0] == 0:  # Section 2.3; the script does not ask then
             metrics.append(0.0)
-            found[title] = 0.0
+            scores[title] = 0.0
             continue
         answer = edit.answers.get(name)
         value, checks = _score_metric(name, answer, choices) if answer and answer.status == "judged" else (None, {})
         metrics.append(None if value is None else _round(value, digits))
         if (metric := metrics[-1]) is not None:
-            found[title] = metric
-            found |= {f"{title}/{titles[key]}": number for key, number in checks.items() if key in titles}
+            scores[title] = metric
+            scores |= {f"{title}/{titles[key]}": number for key, number in checks.items() if key in titles}
     shares = [metric for metric in metrics if metric is not None]
     if len(shares) == len(names):
         mean = math.exp(fmean(map(math.log, shares))) if all(shares) else 0.0
-        found[SCORE] = _round(mean, digits)
-    return found
+        scores[SCORE] = _round(mean, digits)
+    return scores
 
 
 def _score_metric(name: str, answer: RawAnswer, choices: Choices) -> tuple[float | None, dict[str, float]]:

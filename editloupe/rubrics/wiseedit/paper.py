@@ -67,7 +67,7 @@ def _build_english_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -
 
 
 def _find_english(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, str]:
-    """Return the English instruction as what an answer depends on; nothing if the edit has none but its own."""
+    """Return the English instruction as a fact that answers depend on; empty if the edit has only its own."""
     english = str(edit.extra.get(ENGLISH) or "").strip()
     return {"instruction": english} if english else {}
 

@@ -185,8 +185,10 @@ def find_largest_differences(first: Pixels, second: Pixels) -> bytes:
     >>> find_largest_differences(plain, plain)
     b'[]'
     """
-    found = compare(first, second)
-    return json.dumps([] if found.whole_scene else [region.box for region in found.regions[:MOST_REGIONS]]).encode()
+    comparison = compare(first, second)
+    return json.dumps(
+        [] if comparison.whole_scene else [region.box for region in comparison.regions[:MOST_REGIONS]]
+    ).encode()
 
 
 def crop_around(pixels: Pixels, frame: tuple[int, int], box: tuple[int, int, int, int]) -> bytes:

@@ -117,9 +117,9 @@ class OpenRun:
 
     def rubric(self, protocol: str, criterion: str) -> Rubric | None:
         """Return a criterion's rubric, by a protocol of this version or as the run recorded it; None if it is not known."""
-        return find_rubric(protocol, criterion) or self.recorded_rubric(criterion)
+        return find_rubric(protocol, criterion) or self.find_recorded_rubric(criterion)
 
-    def recorded_rubric(self, criterion: str, variant: str | None = None) -> Rubric | None:
+    def find_recorded_rubric(self, criterion: str, variant: str | None = None) -> Rubric | None:
         """Return a criterion's rubric as the run recorded it, of a variant or in its first wording, or None."""
         wordings = self._recorded_rubrics().get(criterion, ())
         return next((rubric for rubric in wordings if variant in (None, rubric.variant)), None)

@@ -45,7 +45,7 @@ CSS_COLOURS = {value: f"var(--{name})" for name, value in TOKENS.items()}
 MOST_POINTS = 500
 """Points of one panel; of more, a sample is drawn and the figure says so."""
 Link = Callable[[Mapping[str, str]], str | None]
-"""Returns the address of what a mark stands for, or None."""
+"""Returns the address of what a mark represents, or None."""
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _PAINT = ("fill", "stroke")
 _KEPT = frozenset(

@@ -34,7 +34,7 @@ Json = dict[str, Any]
 FILE, PICTURES = "train.jsonl", "images"
 NO_MESSAGES = "without recorded messages"
 NO_ANSWER = "ended without an answer"
-OVERRULED = "answered otherwise than the panel or cascade they belong to"
+OVERRULED = "gave another answer than the panel or cascade they belong to"
 NO_PICTURE = "show a picture that the run does not have"
 
 
@@ -362,7 +362,7 @@ def _build_card(run: Run, selection: SftSelection, counts: SftCounts) -> str:
         "The licences of the pictures, and of the instructions, are not recorded in a run and therefore not known: find out "
         "before you share them or a model trained on them. The terms of the provider of a judge may forbid training on its "
         "replies. Pictures are the files that were judged, with their metadata. A judge may have been sent a smaller copy; "
-        "positions refer to the size that stands before a picture.",
+        "positions refer to the size stated before a picture.",
         "## Loading",
         "```python\nfrom datasets import Image, List, load_dataset\n\n"
         f'data = load_dataset("json", data_files="{FILE}", split="train")\n'

@@ -205,7 +205,7 @@ def compare_with_people(
 def compare_agreement(
     a: MatchedScores, b: MatchedScores, sources: list[str], level: float
 ) -> dict[str, HumanDifference]:
-    """Every measure of both runs, with the same source pictures left out, so that the differences are paired."""
+    """Compute every measure of both runs with the same source pictures left out, so that the differences are paired."""
     kinds = find_distinct_rows(np.column_stack([a.numbers, b.numbers]))
     few, jackknife = (a.at(kinds.first), b.at(kinds.first)), Jackknife(kinds, sources)
 

@@ -58,10 +58,10 @@ class Passport(Record):
     edits: int
     """Edits of all editing models."""
     cases: str
-    """Number of cases and a hash of them, such as `240:1f0c…`, which stands for the revision of the benchmark. A case is a
+    """Number of cases and a hash of them, such as `240:1f0c…`, which identifies the revision of the benchmark. A case is a
     source picture with an instruction, its type and its further pictures."""
     hints: str = ""
-    """Hash of the hints, such as explanations, if a rubric tells them to the judge; empty if there are none."""
+    """Hash of the hints, such as explanations, if a rubric shows them to the judge; empty if there are none."""
     languages: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
     wording: Mapping[str, str]

@@ -95,8 +95,8 @@ def choose_rules(
 
 def check_rules(changes: Changes, tables: Sequence[RunTable]) -> None:
     """Raise UserError if a rule belongs to the paper of none of the runs, or changes what is asked."""
-    found = [find_paper(name) for name in dict.fromkeys(table.protocol for table in tables)]
-    scripts = [paper.published for paper in found if paper and paper.published]
+    papers_of_runs = [find_paper(name) for name in dict.fromkeys(table.protocol for table in tables)]
+    scripts = [paper.published for paper in papers_of_runs if paper and paper.published]
     for name in changes:
         if not any(script.find(name) for script in scripts):
             known = ", ".join(rule.name for script in scripts for rule in script.rules)

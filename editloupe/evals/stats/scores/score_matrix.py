@@ -368,14 +368,14 @@ class ScoreMatrix:
             name: answer for name in self.criteria if isinstance(answer := self.table.answer(name), ChecksAnswer)
         }
         repeats = {repeat: position for position, repeat in enumerate(self.table.repeats)}
-        found = []
+        columns = []
         for row in self.table.rows:
             own: list[dict[str, float]] = [{} for _ in repeats]
             for name in (name for name in row.units if name in answers):
                 for unit in row.units[name]:
                     own[repeats[unit.repeat]] |= _read_checks(answers[name], unit)
-            found.append(own)
-        return found
+            columns.append(own)
+        return columns
 
     def _fill_unjudged(self, fill: float | None) -> Floats:
         if fill is None or not self.unjudged.any():

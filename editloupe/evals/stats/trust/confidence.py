@@ -124,7 +124,7 @@ def _read_current_counts(table: RunTable) -> dict[tuple[str, str, int], ClaimCou
     return current
 
 
-def _supported_claims(table: RunTable) -> dict[str, Floats]:
+def _measure_support(table: RunTable) -> dict[str, Floats]:
     """Return the share of the checkable claims of a verdict that are supported, the mean of its repeats.
 
     Claims that a model was asked for do not count: a cascade reads claims by patterns, and a threshold must mean the same there.
@@ -167,5 +167,5 @@ _READERS: Mapping[str, Callable[[RunTable], dict[str, Floats]]] = {
     "repeats": lambda table: _measure_rows(table, _repeat_vote),
     "entropy": lambda table: _measure_rows(table, _repeat_entropy),
     "judges": _judge_agreement,
-    "claims": _supported_claims,
+    "claims": _measure_support,
 }

@@ -438,8 +438,8 @@ def _measure_bias(own: Correction, mean: _CorrectedMean, level: float) -> dict[s
     """Return the difference of the judge's own mean and the corrected one; the edits in both are subtracted with them."""
     low, high = own.interval(level)
     record = Corrected(judge=None, corrected=float(own.value), low=float(low), high=float(high))
-    found = _subtract_means(_CorrectedMean(record, own, mean.clusters), mean, level)
-    return {"bias": found["corrected"], "bias_low": found["low"], "bias_high": found["high"]}
+    difference = _subtract_means(_CorrectedMean(record, own, mean.clusters), mean, level)
+    return {"bias": difference["corrected"], "bias_low": difference["low"], "bias_high": difference["high"]}
 
 
 def _labels_do_not_vary(people: Floats, columns: Ints) -> bool:

@@ -48,7 +48,7 @@ class QueuedEdit:
     annotator: str | None = None
     """The annotator who labels it; None if all annotators do."""
     chosen: str = ""
-    """The filter that somebody chose it by; empty if it was drawn by chance."""
+    """The filter by which a person chose it; empty if it was drawn by chance."""
 
 
 @dataclass(frozen=True)

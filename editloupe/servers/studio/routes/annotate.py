@@ -179,7 +179,7 @@ def annotators(request: Request, key: str, work: Work = ALL) -> Response:
 
 def _forms_of_edit(open_run: OpenRun, adjudicates: bool, name: str) -> list[RubricForm]:
     """Return the forms of an edit: all, or those on which annotators differ."""
-    forms = build_forms(open_run.units(name), open_run.edit(name).edit, open_run.recorded_rubric)
+    forms = build_forms(open_run.units(name), open_run.edit(name).edit, open_run.find_recorded_rubric)
     if not adjudicates:
         return forms
     apart = find_differing(open_run).get(name, set())

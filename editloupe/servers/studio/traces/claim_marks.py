@@ -69,18 +69,18 @@ class MarkedClaims:
             text: The thought of a step, or the rationale.
             step: The position of the step; None for the rationale, which may be the thought of any.
         """
-        found: dict[tuple[int, int], list[Evidence]] = {}
+        claims: dict[tuple[int, int], list[Evidence]] = {}
         for claim in self.claims:
             words, start = claim["text"], claim["start"]
             if start is None or (step is not None and claim["step"] != step):
                 continue
             at = start if text.startswith(words, start) else text.find(words)
-            if at >= 0 and not any(at < end and begin < at + len(words) != end for begin, end in found):
+            if at >= 0 and not any(at < end and begin < at + len(words) != end for begin, end in claims):
                 shown = self._show(claim)
-                own = found.setdefault((at, at + len(words)), [])
+                own = claims.setdefault((at, at + len(words)), [])
                 own += [shown] if shown not in own else []
         order, pieces, done = list(STATES), [], 0
-        for (begin, end), evidence in sorted(found.items()):
+        for (begin, end), evidence in sorted(claims.items()):
             pieces += [MarkedPiece(text[done:begin])] if begin > done else []
             pieces.append(MarkedPiece(text[begin:end], tuple(sorted(evidence, key=lambda one: order.index(one.state)))))
             done = end
