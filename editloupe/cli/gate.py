@@ -125,7 +125,7 @@ def gate(
     if against is None:
         raise UserError("name the baseline with --against")
     if new is None and not power:
-        raise UserError("name the new model's run, manifest or folder; only --power works without it")
+        raise UserError("name the new model's run, manifest or folder; only --power needs none")
     from editloupe.evals.gate.decisions import check_settings
     from editloupe.evals.gate.gate import GateStopped, Judging, ModelGate
     from editloupe.evals.gate.sides import CaseOptions, read_sides
@@ -217,8 +217,7 @@ def _print_power(
 
 def _write(result: GateResult, kinds: list[str], outputs: GateOutputs, allow_unsure: bool) -> None:
     """Write the answer in every format that was asked for, and the pictures."""
-    from editloupe.evals.gate.blocks import as_junit, as_step_summary, gate_blocks
-    from editloupe.evals.gate.pictures import save_pictures
+    from editloupe.evals.gate.blocks import as_junit, as_step_summary, gate_blocks, save_pictures
     from editloupe.evals.report.text_renderer import as_text
 
     links = save_pictures(result, outputs.pictures, outputs.pictures_url) if outputs.pictures else {}

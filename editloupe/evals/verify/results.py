@@ -99,7 +99,7 @@ class Verification(Record):
 
 @dataclass
 class ClaimTally:
-    """Collects checked verdicts; what it holds of each is a few numbers."""
+    """Collects checked verdicts, as a few numbers each."""
 
     checked: int = 0
     fresh: int = 0

@@ -1,7 +1,7 @@
-"""Read claims from a judge's words by patterns: exact, without a model, and silent about what they do not understand.
+"""Read claims from a judge's words by patterns, without a model. A text that fits no pattern is not interpreted.
 
-A clause is read by the first pattern that fits. Questions, plans, wishes and guesses are no claims. What makes a statement
-but fits no pattern is counted, so that a reader knows how much was not checked.
+A clause is read by the first pattern that fits. Questions, plans, wishes and guesses are no claims. Statements that fit no
+pattern are counted, so that a reader knows how much was not checked.
 """
 
 from __future__ import annotations

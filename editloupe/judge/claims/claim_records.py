@@ -19,7 +19,7 @@ that cannot be found in the picture."""
 
 
 class ClaimKind(StrEnum):
-    """The kinds of claims. The set is closed: whatever else a judge says is not checked."""
+    """The kinds of claims. Nothing else that a judge says is checked."""
 
     REGION_CHANGED = "region_changed"
     REGION_UNCHANGED = "region_unchanged"
