@@ -1,12 +1,13 @@
 """Simulate `editloupe gate` with a known truth: false passes, false failures, power and the mean number of edits judged.
 
-    python benchmarks/gate.py [--repetitions N] [--seed N] [--fixed] [--edits N …] [--worlds NAME …] [--json FILE]
+    python benchmarks/gate.py [--repetitions N] [--seed N] [--fixed] [--edits N …] [--worlds NAME …] [--power] [--json FILE]
 
 Two criteria and their mean are tested with a margin of 5 points; *alone* tests only the criterion that loses. One criterion loses
 nothing, the margin or twice the margin. Labels are spread or mostly the best one; edits have a source picture each, or one to
 four share one; there is one type, or four of which the smallest has a tenth of the edits. All repetitions of a setting are
 computed at once: the moves from which a spread is computed are linear in the differences, so their matrix is read from
 `GroupMeans` itself, and the first repetitions are compared with the command's own code. `--fixed` tests once, after all edits.
+`--power` checks the sentence of `editloupe gate --power` with normal differences.
 """
 
 from __future__ import annotations
@@ -15,13 +16,21 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.trust import LABELS, labels_of, mean_label, share_sources
-from editloupe.evals.gate.decisions import draw_order, find_bounds, plan_looks, raise_spread, split_error
+from editloupe.evals.gate.decisions import (
+    compute_power,
+    draw_order,
+    find_bounds,
+    plan_looks,
+    raise_spread,
+    split_error,
+)
 from editloupe.evals.stats.comparison.paired_differences import LIMITS, OVERALL, CaseGrid, compute_differences
 from editloupe.evals.stats.intervals import GroupMeans, skewed_interval, skewness
 from editloupe.evals.stats.scores.score_matrix import PLAIN
@@ -67,14 +76,15 @@ class Prefix:
             GroupMeans(np.zeros((count, 1)), kinds, groups, sources),
         )
         self.moves, self.freedoms = [], []
-        for group in range(groups):
+        for part in join_types(kinds, sources):
             matrix = np.zeros((int(sources.max()) + 1, count))
-            for edit in np.flatnonzero(kinds == group):
+            here = np.isin(kinds, part)
+            for edit in np.flatnonzero(here):
                 weights = np.zeros((groups, count))
-                weights[group, edit] = 1 / groups
-                matrix[np.unique(sources[kinds == group]), edit] = unit.spread(weights).moves
+                weights[part, edit] = 1 / groups
+                matrix[np.unique(sources[here]), edit] = unit.spread(weights).moves
             self.moves.append(matrix.T)
-            self.freedoms.append(empty.spread((np.arange(groups) == group)[:, None] / groups).freedom)
+            self.freedoms.append(empty.spread(np.isin(np.arange(groups), part)[:, None] / groups).freedom)
         whole = empty.spread(np.full((groups, 1), 1 / groups))
         self.freedom, self.effective, self.count = whole.freedom, whole.effective, whole.sources
 
@@ -132,6 +142,15 @@ class Prefix:
             spread = raise_spread(change.spread, grid, sides["a"], sides["b"], None)
             own = find_bounds(change.difference.value, len(row), spread, *errors, changed)
             np.testing.assert_allclose(ends, np.array(own, float), atol=1e-6)
+
+
+def join_types(kinds: np.ndarray[Any, Any], sources: np.ndarray[Any, Any]) -> list[list[int]]:
+    """Return the types, those with one source picture joined as `GroupMeans` joins them."""
+    counts = {kind: len(np.unique(sources[kinds == kind])) for kind in np.unique(kinds).tolist()}
+    order = sorted(counts, key=counts.__getitem__)
+    single = sum(count == 1 for count in counts.values())
+    joined = max(2, single) if single and len(order) > 1 else 1
+    return [order[:joined], *([kind] for kind in order[joined:])]
 
 
 def draw_differences(
@@ -213,26 +232,67 @@ def run_part(
     kinds, sources = structure
     criteria = draw_differences(random, repetitions, sources, cuts, world)
     tested = np.concatenate([criteria, criteria.mean(2, keepdims=True)], 2)
-    looks = [len(kinds)] if fixed else plan_looks(list(map(str, kinds)))
-    prefixes = [Prefix(kinds[:look], np.unique(sources[:look], return_inverse=True)[1]) for look in looks]
     results: list[Floats] = []
     for tests in (TESTS, 1):
-        passed, failed, used = (
-            np.zeros(repetitions, bool),
-            np.zeros(repetitions, bool),
-            np.full(repetitions, len(kinds)),
-        )
-        errors = zip(split_error(looks, ERROR), split_error(looks, ERROR / tests), strict=True)
-        for look, prefix, error in zip(looks, prefixes, errors, strict=True):
-            prefix.check(tested[:CHECKED, :look, 0], error)
-            bounds = [prefix.bounds(tested[:, :look, test], error) for test in range(tests)]
-            low, high = (np.array(ends) for ends in zip(*bounds, strict=True))
-            open_before = ~(passed | failed)
-            passed |= open_before & (low > -DROP).all(0)
-            failed |= open_before & ((high < 0) & (low <= -DROP)).any(0)
-            used[open_before & (passed | failed)] = look
-        results += [passed, failed, used]
+        results += test_looks(tested[..., :tests], kinds, sources, fixed, tests, DROP)
     return tuple(results)
+
+
+def test_looks(
+    tested: Floats, kinds: np.ndarray[Any, Any], sources: np.ndarray[Any, Any], fixed: bool, corrected: int, drop: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return which gates pass, which fail, and after how many edits each ends.
+
+    Args:
+        tested: Repetitions × edits × scores of differences.
+        kinds: The type of every edit.
+        sources: The source picture of every edit.
+        fixed: Test once, after all edits.
+        corrected: The number of scores for which the upper bounds are corrected.
+        drop: The margin.
+    """
+    repetitions = len(tested)
+    looks = [len(kinds)] if fixed else plan_looks(list(map(str, kinds)))
+    passed, failed = np.zeros(repetitions, bool), np.zeros(repetitions, bool)
+    used = np.full(repetitions, len(kinds))
+    errors = zip(split_error(looks, ERROR), split_error(looks, ERROR / corrected), strict=True)
+    for look, error in zip(looks, errors, strict=True):
+        prefix = open_prefix(tuple(kinds[:look].tolist()), tuple(sources[:look].tolist()))
+        prefix.check(tested[:CHECKED, :look, 0], error)
+        bounds = [prefix.bounds(tested[:, :look, score], error) for score in range(tested.shape[2])]
+        low, high = (np.array(ends) for ends in zip(*bounds, strict=True))
+        open_before = ~(passed | failed)
+        passed |= open_before & (low > -drop).all(0)
+        failed |= open_before & ((high < 0) & (low <= -drop)).any(0)
+        used[open_before & (passed | failed)] = look
+    return passed, failed, used
+
+
+@lru_cache(8)
+def open_prefix(kinds: tuple[int, ...], sources: tuple[int, ...]) -> Prefix:
+    """Return the prefix of edits with these types and source pictures."""
+    return Prefix(np.array(kinds), np.unique(sources, return_inverse=True)[1])
+
+
+def simulate_power(repetitions: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield how often the loss that `--power` names is found, and how often a model without loss passes."""
+    for edits, deviation, drop in ((60, 30.0, 5.0), (60, 15.0, 2.0), (200, 30.0, 5.0), (200, 20.0, 2.0)):
+        said = compute_power(deviation / np.sqrt(edits), edits - 1, edits, drop, ERROR, TESTS, "")
+        random = np.random.default_rng((seed, edits, int(deviation)))
+        kinds, sources = np.zeros(edits, int), np.arange(edits)
+        answers = [
+            test_looks(random.normal(-loss, deviation, (repetitions, edits, 1)), kinds, sources, False, TESTS, drop)
+            for loss in (said.loss, 0.0)
+        ]
+        yield {
+            "edits": edits,
+            "deviation": deviation,
+            "drop": drop,
+            "loss": said.loss,
+            "found": float(answers[0][1].mean()),
+            "unchanged passes, said": said.unchanged_passes,
+            "seen": float(answers[1][0].mean()),
+        }
 
 
 def main() -> None:
@@ -241,10 +301,15 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fixed", action="store_true", help="test once, after all edits")
-    parser.add_argument("--edits", type=int, nargs="+", default=[30, 60, 200, 500])
+    parser.add_argument("--edits", type=int, nargs="+", default=[30, 60, 100, 200])
     parser.add_argument("--worlds", nargs="+", default=list(WORLDS))
+    parser.add_argument("--power", action="store_true", help="only check what the command's --power says")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.power:
+        for row in simulate_power(options.repetitions, options.seed):
+            print(" ".join(f"{name} {value:.4g};" for name, value in row.items()), flush=True)
+        return
     rows = []
     for row in simulate(options.repetitions, options.seed, options.fixed, options.edits, options.worlds):
         rows.append(row)

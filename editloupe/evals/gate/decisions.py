@@ -388,7 +388,7 @@ def estimate_power(
         "This takes the outputs of the two models as independent; they spread less if the models are similar, "
         "and then smaller losses are found."
     )
-    return _compute_power(se, spread.freedom, wanted, drop, level, count_tests(names, grid), assumed)
+    return compute_power(se, spread.freedom, wanted, drop, level, count_tests(names, grid), assumed)
 
 
 def _assume_power(drop: float, criteria: Sequence[str], level: float, edits: int | None) -> GatePower:
@@ -400,13 +400,23 @@ def _assume_power(drop: float, criteria: Sequence[str], level: float, edits: int
         "points. With half of that, half the loss is found."
     )
     tests = len(criteria) or 3
-    return _compute_power(ASSUMED_DEVIATION / math.sqrt(edits), edits - 1, edits, drop, level, tests, assumed)
+    return compute_power(ASSUMED_DEVIATION / math.sqrt(edits), edits - 1, edits, drop, level, tests, assumed)
 
 
-def _compute_power(
+def compute_power(
     se: float, freedom: float, edits: int, drop: float, level: float, tests: int, assumed: str
 ) -> GatePower:
-    """Return the power at the last of several looks, which is slightly less than that of all looks."""
+    """Return the power at the last of several looks, which is slightly less than that of all looks.
+
+    Args:
+        se: Standard error of the difference.
+        freedom: Its degrees of freedom.
+        edits: Number of edits.
+        drop: The margin.
+        level: The probability of a false pass, and of a false failure.
+        tests: Number of scores that are tested.
+        assumed: Where the standard error comes from.
+    """
     from scipy.special import stdtr
 
     errors = plan_errors(plan_looks([None] * edits), level, tests)[-1]
