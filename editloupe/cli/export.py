@@ -7,18 +7,22 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from editloupe._util.files import atomic_text_file
 from editloupe._util.text import number_of, verb
 from editloupe.cli.output import tell
+from editloupe.cli.report import HumanColumns, HumanMap, read_label_files
 from editloupe.evals.runs.configurations import ALL, format_list, match_configurations
 from editloupe.evals.runs.export import tables as exports
 from editloupe.evals.runs.export.inspect_log import to_inspect
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from editloupe.evals.labels.label_files import LabelFile
 
 FORMATS = ("jsonl", "csv", "parquet", "datasets", "inspect", "label-studio", "sft")
 
@@ -46,8 +50,12 @@ def export(
     ] = "",
     human: Annotated[
         list[Path] | None,
-        typer.Option("--human", help="With --format sft: file of human labels, besides the run's own. Repeatable."),
+        typer.Option(
+            "--human", help="With --format sft: file of human labels, in addition to the run's own. Repeatable."
+        ),
     ] = None,
+    columns: HumanColumns = None,
+    meanings: HumanMap = None,
 ) -> None:
     """Export one row per unit: edit, instruction, model, criterion, judge, label, scores, rationale, people's label, tokens.
 
@@ -66,6 +74,7 @@ def export(
         raise UserError("--images goes with --format datasets or label-studio")
     if (where or human) and format != "sft":
         raise UserError("--where and --human go with --format sft")
+    labels = read_label_files(human, columns, meanings)
     if out is None and format not in exports.TEXT_FORMATS:
         raise UserError(f"--format {format} needs --out")
     if format == "inspect" and out is not None and out.suffix not in (".eval", ""):
@@ -77,7 +86,7 @@ def export(
             _write_label_studio(opened, out, images, configuration)
             return
         elif format == "sft" and out is not None:
-            _write_training_data(opened, out, where, human or (), _find_configuration(opened, configuration))
+            _write_training_data(opened, out, where, labels, _find_configuration(opened, configuration))
             count = None
         else:
             count = _write_rows(opened, format, out, images, _find_configuration(opened, configuration))
@@ -128,13 +137,15 @@ def _write_rows(run: Run, format: str, out: Path | None, images: bool, configura
         return exports.to_datasets(run, out, images, configuration, people.consensus)
 
 
-def _write_training_data(run: Run, out: Path, where: str, human: Sequence[Path], configuration: str | None) -> None:
+def _write_training_data(
+    run: Run, out: Path, where: str, human: Sequence[LabelFile], configuration: str | None
+) -> None:
     from editloupe.evals.runs.export.sft import SftSelection, to_sft
     from editloupe.evals.traces.trace_search import search_run
 
     with search_run(run, where, human) as search:
         hits = (hit for hit in search.hits() if configuration in (None, hit.configuration))
-        chosen = SftSelection(where, [file.name for file in human], search.count_all(), configuration)
+        chosen = SftSelection(where, [file.path.name for file in human], search.count_all(), configuration)
         counts = to_sft(run, out, hits, chosen)
         notes = search.notes
     for note in notes:

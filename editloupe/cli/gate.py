@@ -119,6 +119,8 @@ def gate(
 
     Example: editloupe gate new.jsonl --against old.jsonl --judge openai:gpt-5.1 --max-cost 5
 
+    Example: editloupe gate outputs/new --against outputs/old --cases edits.jsonl --judge openai:gpt-5.1
+
     Example: editloupe gate --against runs/full --drop 2 --power
     """
     kinds = [_choose_kind(outputs.format, out) for out in outputs.files]

@@ -75,11 +75,16 @@ def stress(
 ) -> int:
     """Judge variants of edits whose right answer is known relative to the original, and count wrong answers.
 
-    `--limit` counts originals, `--repeats` asks the originals several times. `--dry-run` estimates the cost.
+    `--limit` counts originals, `--repeats` asks the originals several times. `--dry-run` estimates the cost. The result is
+    written to standard output.
 
     Example: editloupe stress edits.jsonl --judge openai:gpt-5.1 --limit 40 --mode tools,plain --out runs/stress
+
+    Example: editloupe stress edits.jsonl --judge openai:gpt-5.1 --limit 40 --out runs/stress --format html > stress.html
     """
     kind = choose_format("json" if options.as_json else format, None, FORMATS)
+    if out.suffix in (".html", ".json", ".md", ".txt"):
+        raise UserError(f"--out is the folder of the run; write the result with --format {kind} > {out.name}")
     from editloupe.evals.stress.variants import FOLDER, Role, choose_variants, with_variants
 
     pairs = which.layout in list_pair_layouts() or (which.layout == PLAIN and holds_pairs(manifest))

@@ -48,6 +48,15 @@ def low_shares(judge: dict[str, Any]) -> dict[tuple[str, str], float]:
     }
 
 
+def test_a_page_is_not_taken_for_the_folder_of_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "stress.html"
+    assert run(["stress", str(tmp_path / "edits.jsonl"), "--out", str(out), "--format", "html"]) == 2
+    assert (
+        "--out is the folder of the run; write the result with --format html > stress.html" in capsys.readouterr().err
+    )
+    assert not out.exists()
+
+
 def test_no_fault_is_found_in_a_judge_that_reads_the_pixels(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

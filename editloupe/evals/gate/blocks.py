@@ -147,7 +147,14 @@ def _build_row(name: str, test: GateTest, titles: Mapping[str, str]) -> tuple[st
 
 def _describe_cases(result: GateResult) -> Iterator[str]:
     if result.identical:
-        yield f"{number_of(result.identical, 'output')} identical to the baseline's: no difference, whatever was judged."
+        identical = number_of(result.identical, "output")
+        if result.identical == result.edits:
+            yield f"{identical} identical to the baseline's: no difference, so nothing was judged."
+        else:
+            yield (
+                f"{identical} identical to the baseline's: each counts as a difference of 0. `new` and `baseline` are means of "
+                "the judged edits alone."
+            )
     if result.looks and result.identical < result.edits:
         yield (
             f"Edits were judged in a fixed random order and tested after {', '.join(map(str, result.looks))}, with bounds that "

@@ -122,7 +122,8 @@ def _read_run(source: Source, options: CaseOptions) -> RunTable:
 def _require_one_model(name: str, models: Sequence[str]) -> None:
     if len(models) > 1:
         raise UserError(
-            f"{name} holds {len(models)} editing models ({', '.join(models)}); a gate compares one with one"
+            f"{name} holds {len(models)} editing models ({', '.join(models)}); a gate compares one with one: name the "
+            "model's manifest or folder of outputs instead"
         )
 
 

@@ -34,6 +34,8 @@ NEAR = 0.75
 def parse_columns(texts: Iterable[str], fields: Collection[str] | None = None) -> dict[str, str]:
     """Parse `FIELD=COLUMN[,FIELD=COLUMN…]`. A part with a comma of its own is in double quotes, as in CSV.
 
+    Double quotes around a column's name alone are removed.
+
     Args:
         texts: The values of the option `--columns`.
         fields: The fields, if they are not those of an edit.
@@ -46,10 +48,13 @@ def parse_columns(texts: Iterable[str], fields: Collection[str] | None = None) -
 
     >>> parse_columns(["source=input_image, type=task", "target_boxes=boxes"])
     {'source': 'input_image', 'instruction_type': 'task', 'target_boxes': 'boxes'}
+    >>> parse_columns(['source="input image",edited=output'])
+    {'source': 'input image', 'edited': 'output'}
     """
     columns: dict[str, str] = {}
     for part in split_list(texts):
         name, equals, column = (word.strip() for word in part.partition("="))
+        column = column[1:-1] if len(column) > 2 and column[0] == column[-1] == '"' else column
         if not (name and equals and column):
             raise UserError(f'--columns takes FIELD=COLUMN, such as source=input_image, not "{part.strip()}"')
         field = ALIASES.get(name, name) if fields is None else name

@@ -342,20 +342,28 @@ def _describe_agreement(summary: TrustSummary, titles: Mapping[str, str]) -> str
     ordered = sorted(known, key=lambda own: own.spearman.value or 0.0)
     chosen = [ordered[-1]] if len(known) == 1 else [ordered[-1], ordered[0]]
     parts = [_describe_criterion(own, titles) for own in chosen]
+    without = [own for own in chosen if own.ceiling is None or own.ceiling.value is None]
+    on = (
+        f" on {titles.get(without[0].criterion, without[0].criterion)}"
+        if len(without) < len(chosen) and without
+        else ""
+    )
+    unknown = (
+        f" How far people agree with each other{on} is not known, because no edit has two people's labels."
+        if without
+        else ""
+    )
     if len(known) == 1:
         hardly = "hardly " if (known[0].spearman.value or 0.0) <= WEAK else ""
-        return f"The judge's scores {hardly}follow people's on {parts[0]}."
-    return f"The judge follows people best on {parts[0]}, and least on {parts[1]}."
+        return f"The judge's scores {hardly}follow people's on {parts[0]}.{unknown}"
+    return f"The judge follows people best on {parts[0]}, and least on {parts[1]}.{unknown}"
 
 
 def _describe_criterion(own: JudgeAgreement, titles: Mapping[str, str]) -> str:
     title = titles.get(own.criterion, own.criterion)
-    ceiling = (
-        f"one annotator against the others reaches {own.ceiling.format()}"
-        if own.ceiling is not None and own.ceiling.value is not None
-        else "how far people agree with each other on it is not known, because no edit has two people's labels for it"
-    )
-    return f"{title} with ρ {own.spearman.format()} on {number_of(own.n, 'edit')} ({ceiling})"
+    ceiling = own.ceiling.format() if own.ceiling is not None and own.ceiling.value is not None else None
+    reached = f" (one annotator against the others reaches {ceiling})" if ceiling else ""
+    return f"{title} with ρ {own.spearman.format()} on {number_of(own.n, 'edit')}{reached}"
 
 
 def _format_bias(mean: Corrected) -> str:
@@ -418,8 +426,12 @@ def _describe_mistakes(summary: TrustSummary, titles: Mapping[str, str]) -> str:
 def _describe_advice(summary: TrustSummary, run: tuple[str, ...]) -> str:
     queue = format_command("editloupe", "label-queue", *run)
     if summary.advice == "label":
-        few = max((model.mean.labels for model in summary.models), default=0)
-        budget = max(60 * max(len(summary.models), 1) - few, MIN_LABELS)
+        given = sum(model.mean.labels for model in summary.models)
+        budget = max(60 * max(len(summary.models), 1) - given, MIN_LABELS)
+        if summary.models:
+            budget = min(budget, sum(model.mean.edits for model in summary.models) - given)
+        if not budget:
+            return "Next: judge more edits and label some of them, because every edit has a label."
         return f"Next: label more edits, drawn by `{queue} --budget {budget}`."
     if summary.advice == "another judge":
         return (

@@ -50,7 +50,7 @@ _CELLS = 4_000_000
 _RARER = " with rarer labels"
 _WHOLE = 0.995
 """A correlation's interval from minus this to this or further is written as [-1.00, 1.00]."""
-_NO_LIMITS = (-math.inf, math.inf)
+NO_LIMITS = (-math.inf, math.inf)
 _ROUNDING = 1e-9
 """Differences below this come from rounding."""
 
@@ -166,7 +166,7 @@ class Spread:
         """Return whether source pictures move the value by more than rounding does."""
         return self.se > _ROUNDING * max(1.0, abs(value))
 
-    def p_value(self, value: float, limits: tuple[float, float] = _NO_LIMITS) -> float | None:
+    def p_value(self, value: float, limits: tuple[float, float] = NO_LIMITS) -> float | None:
         """Return the two-sided p-value of a mean being 0, None if it has no interval.
 
         Args:
@@ -205,7 +205,7 @@ def build_estimate(
     spread: Spread | None,
     level: float = LEVEL,
     shape: Shape = "mean",
-    limits: tuple[float, float] = _NO_LIMITS,
+    limits: tuple[float, float] = NO_LIMITS,
     why: str | None = None,
 ) -> Estimate:
     """Build an estimate from a value and its spread.

@@ -76,6 +76,13 @@ def test_csv_and_latex_hold_the_same_tables(run: Path, capsys: pytest.CaptureFix
     assert r"a\_1 & -- & 100.00 & 100.00" in latex
 
 
+def test_intervals_of_the_papers_tables_end_at_0_and_100(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [Line(f"e{n}", 4 if n else 1, 4 if n else 3, type="Change Color") for n in range(8)]
+    table = facts(capsys, str(make_run(tmp_path / "near", lines)), "--intervals")["tables"][0]
+    row = dict(zip(table["columns"], table["rows"][0], strict=True))
+    assert 0 <= row["Average low"] < row["Average"] < row["Average high"] == 100
+
+
 @pytest.mark.long
 def test_intervals_stand_in_cells_for_readers_and_in_columns_for_programs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

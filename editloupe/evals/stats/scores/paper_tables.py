@@ -22,8 +22,9 @@ from editloupe.evals.stats.comparison.preference_results import (
     PairResult,
     decide_pairs,
 )
-from editloupe.evals.stats.intervals import Bools, Floats, GroupMeans, build_estimate, finite_or_none
+from editloupe.evals.stats.intervals import NO_LIMITS, Bools, Floats, GroupMeans, build_estimate, finite_or_none
 from editloupe.evals.stats.scores.published_tables import build_published_tables
+from editloupe.evals.stats.scores.run_scores import LIMITS
 from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.evals.stats.scores.score_matrix import MEAN_OF_REPEATS, RunSlice, ScoreMatrix, split_into_slices
@@ -272,7 +273,8 @@ class _LayoutRow:
         # A value is a sum of the means that are defined: its weights are what it takes of each one alone.
         alone = np.where(np.isfinite(means), np.eye(len(means)), np.nan)
         weights = np.nan_to_num(self._value(value, alone))
-        estimate = build_estimate(number, len(self.rows), spreads.spread(weights[:, None]), level)
+        limits = NO_LIMITS if any(mean.measure in self.layout.measures for mean in list_means(value)) else LIMITS
+        estimate = build_estimate(number, len(self.rows), spreads.spread(weights[:, None]), level, limits=limits)
         if estimate.low is None or estimate.high is None:
             return [estimate.interval_note, None]
         return [self._scaled(value, estimate.low), self._scaled(value, estimate.high)]

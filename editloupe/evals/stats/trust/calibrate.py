@@ -104,7 +104,8 @@ def calibrate(
     kind, confidences = find_confidences(table, by)
     if kind not in CONFIDENCE_KINDS:
         raise UserError(
-            f"nothing in the run {table.name} says how sure the judge was: no confidence, no repeats, no other judge"
+            f"nothing in the run {table.name} says how sure the judge was: no confidence, no repeats, no other judge; "
+            "judge the edits again with --repeats 5 --temperature 1, or by another judge into the same run"
         )
     random = np.random.default_rng(seed)
     fair = _draw_even_sample(table, queue, people, random)

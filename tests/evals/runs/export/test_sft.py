@@ -123,6 +123,19 @@ def test_agreement_with_people_selects_conversations(export: Export, tmp_path: P
     assert "1 have a label by people; 1 (100.0 %) have the same label" in card
 
 
+def test_labels_with_other_columns_and_words_select_conversations(export: Export, tmp_path: Path) -> None:
+    labels = tmp_path / "people.csv"
+    labels.write_text("picture,Did it follow?\ne0,Yes\ne2,No\n", "utf-8")
+    named = [
+        "--columns",
+        'id=picture,instruction_following="Did it follow?"',
+        "--map",
+        "Yes=Flawless Execution,No=Wrong Action",
+    ]
+    rows = export("--where", 'human = "Flawless Execution"', "--human", str(labels), *named)
+    assert {(row["edit"], row["human"]) for row in rows} == {("e0", "Flawless Execution")}
+
+
 def test_keys_never_reach_the_training_data(export: Export, tmp_path: Path) -> None:
     assert "[secret]" in json.dumps(export())
     texts = [path.read_text("utf-8") for path in (tmp_path / "sft").glob("*.*")]

@@ -30,6 +30,15 @@ def test_a_run_without_labels_says_that_nothing_is_known_and_how_to_start(tmp_pa
     assert "`editloupe label-queue 'runs/a b' --budget 60`" in sentences[4]
 
 
+def test_the_advice_never_asks_for_more_labels_than_there_are_edits(tmp_path: Path) -> None:
+    run, people = kind_judge(tmp_path, edits=12)
+    few = [label for label in people if label["edit_id"] in {f"e{number}" for number in range(5)}]
+    labels = write_labels(tmp_path / "few.jsonl", few)
+    sentences = describe_trust(summarize_trust(read_run_table(run), labels), {}, "runs/a")
+    assert "`editloupe label-queue runs/a --budget 14`" in sentences[4], "12 edits of 2 models, 5 of each labelled"
+    assert " ".join(sentences).count("How far people agree with each other is not known") == 1
+
+
 @pytest.mark.long
 def test_the_summary_repeats_what_agree_and_corrected_scores_say(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path, edits=60)
