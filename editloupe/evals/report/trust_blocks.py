@@ -343,13 +343,9 @@ def _describe_agreement(summary: TrustSummary, titles: Mapping[str, str]) -> str
     chosen = [ordered[-1]] if len(known) == 1 else [ordered[-1], ordered[0]]
     parts = [_describe_criterion(own, titles) for own in chosen]
     without = [own for own in chosen if own.ceiling is None or own.ceiling.value is None]
-    on = (
-        f" on {titles.get(without[0].criterion, without[0].criterion)}"
-        if len(without) < len(chosen) and without
-        else ""
-    )
+    names = " and ".join(titles.get(own.criterion, own.criterion) for own in without)
     unknown = (
-        f" How far people agree with each other{on} is not known, because no edit has two people's labels."
+        f" How far people agree with each other on {names} is not known, because no edit has two people's labels for it."
         if without
         else ""
     )

@@ -36,7 +36,7 @@ def test_the_advice_never_asks_for_more_labels_than_there_are_edits(tmp_path: Pa
     labels = write_labels(tmp_path / "few.jsonl", few)
     sentences = describe_trust(summarize_trust(read_run_table(run), labels), {}, "runs/a")
     assert "`editloupe label-queue runs/a --budget 14`" in sentences[4], "12 edits of 2 models, 5 of each labelled"
-    assert " ".join(sentences).count("How far people agree with each other is not known") == 1
+    assert " ".join(sentences).count("How far people agree with each other on ") == 1
 
 
 @pytest.mark.long
@@ -97,11 +97,10 @@ def test_a_ceiling_is_known_for_the_criteria_with_labels_of_two_and_the_sentence
     ]
     table = read_run_table(make_run(tmp_path / "run", lines))
     first, *_ = describe_trust(summarize_trust(table), table.titles, "run")
-    following, consistency = sorted(
-        (part for part in first.split(" with ρ ")[1:]), key=lambda part: "two people" in part
-    )
-    assert "one annotator against the others reaches 1.00" in following
-    assert "not known, because no edit has two people's labels for it" in consistency
+    assert first.count("(one annotator against the others reaches 1.00 ") == 1
+    of_following = first.partition("Instruction Following with ρ")[2].partition(" with ρ ")[0]
+    assert "(one annotator against the others reaches 1.00 " in of_following
+    assert first.endswith("on Visual Consistency is not known, because no edit has two people's labels for it.")
 
 
 def test_a_judge_that_does_not_follow_people_is_to_be_replaced(tmp_path: Path) -> None:
