@@ -92,14 +92,19 @@ def remove_if_empty_on_error(folder: Path) -> Iterator[None]:
 
 
 def _remove_if_empty(folder: Path) -> None:
-    """Delete the files of an empty run, under its lock, so that no other process is writing it."""
-    if not (folder / FILE).exists():
+    """Delete the files of an empty run, under its lock, so that no other process is writing it.
+
+    A run with further files, such as requests to a batch service, is kept: without its database it could not be continued.
+    """
+    tables = (FILE, f"{FILE}-wal", f"{FILE}-shm", ABOUT)
+    own = {*tables, LOCK, PICTURES}
+    if not (folder / FILE).exists() or any(path.name not in own for path in folder.iterdir()):
         return
     lock = RunLock(folder / LOCK)
     try:
         if _has_rows(folder):
             return
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", ABOUT):
+        for name in tables:
             (folder / name).unlink(missing_ok=True)
         with suppress(OSError):
             (folder / PICTURES).rmdir()
