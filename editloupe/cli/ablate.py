@@ -15,7 +15,7 @@ import typer
 from editloupe._util.text import for_json, format_command, number_of, verb
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, ManifestFile, protocol_of
 from editloupe.cli.judge_options import TOOLS, JudgeOptions, split_assignment
-from editloupe.cli.options import Without, expand_options
+from editloupe.cli.options import Hidden, Without, expand_options
 from editloupe.cli.output import choose_format, choose_width, tell
 from editloupe.cli.report import Human, HumanMap, OtherHumanColumns, Resamples, read_label_files
 from editloupe.evals.batch.progress import Forecast
@@ -56,7 +56,7 @@ def ablate(
         str | None, typer.Option("--format", help="Format of the table: text, md, json, csv or latex.")
     ] = None,
     resamples: Resamples = None,
-    options: Annotated[BatchOptions, Without("keep")],
+    options: Annotated[BatchOptions, Without("keep"), Hidden("as_json")],
 ) -> int:
     """Judge the same edits in every combination of some options, and compare agreement, scores, cost and time in one table.
 

@@ -12,7 +12,7 @@ import typer
 from editloupe._util.text import for_json, format_command, number_of, one_line
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, protocol_of
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import Help, Only, Without, expand_options
+from editloupe.cli.options import Help, Hidden, Only, Without, expand_options
 from editloupe.cli.output import choose_format, choose_width, deliver, tell
 from editloupe.cli.report import ConfigurationName
 from editloupe.evals.batch.stopping import INTERRUPTED
@@ -101,12 +101,13 @@ def gate(
         Path | None, typer.Option(help="Manifest of the cases, if both sides are folders of outputs.")
     ] = None,
     configuration: ConfigurationName = None,
-    judge: Annotated[JudgeOptions, Without("criteria")],
+    judge: Annotated[JudgeOptions, Without("criteria"), Hidden("max_turns", "temperature", "timeout")],
     which: Annotated[EditOptions, Only("layout", "columns", "allow_outside")],
     outputs: GateOutputs,
     options: Annotated[
         BatchOptions,
         Without("limit", "keep", "replace", "only", "as_json"),
+        Hidden("rpm", "tpm"),
         Help(max_cost="Limit for this command, in US dollars.", max_tokens="Limit for this command, in tokens."),
     ],
 ) -> int:

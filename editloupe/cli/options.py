@@ -47,6 +47,10 @@ class Visible(_FieldNames):
     """Annotation: the command's help lists these fields of the group, although most commands hide them."""
 
 
+class Hidden(_FieldNames):
+    """Annotation: the command's help does not list these fields of the group, although most commands list them."""
+
+
 class Default:
     """Annotation: the command has other defaults for these fields of the group."""
 
@@ -91,15 +95,6 @@ def find_option(hint: Any) -> OptionInfo | None:
     """Return the `typer.Option` of an annotation, or None."""
     parts = get_args(hint) if get_origin(hint) is Annotated else ()
     return next((part for part in parts if isinstance(part, OptionInfo)), None)
-
-
-def hide(hint: Any) -> OptionInfo:
-    """Return the `typer.Option` of an annotation, hidden from the help."""
-    option = copy(find_option(hint))
-    if option is None:
-        raise TypeError("the annotation has no typer.Option")
-    option.hidden = True
-    return option
 
 
 @dataclass(frozen=True)
@@ -150,13 +145,15 @@ class _Group:
 
     def _annotation(self, name: str, hint: Any) -> Any:
         text = next((mark.texts[name] for mark in self.marks if isinstance(mark, Help) and name in mark.texts), None)
-        is_visible = any(isinstance(mark, Visible) and name in mark.names for mark in self.marks)
-        if not (text or is_visible):
+        is_visible, is_hidden = (
+            any(isinstance(mark, kind) and name in mark.names for mark in self.marks) for kind in (Visible, Hidden)
+        )
+        if not (text or is_visible or is_hidden):
             return hint
         option = copy(find_option(hint))
         assert option is not None
         option.help = text or option.help
-        option.hidden = option.hidden and not is_visible
+        option.hidden = is_hidden or (option.hidden and not is_visible)
         return Annotated[get_args(hint)[0], option]
 
     def _default(self, field: Field[Any]) -> Any:
