@@ -253,8 +253,11 @@ class _Reader:
         self._blocks = self._read_parquet(cell) if cell.file.suffix.lower() == PARQUET else self._read_arrow(cell)
 
     def reaches(self, row: int) -> bool:
-        """Return whether a row comes next without another row group before it."""
-        return self._group_start(row) <= self.position < row
+        """Return whether a row comes next, with at most a block of another row group before it.
+
+        Without that block, parallel judges that ask for the first rows of a group too early would open a second reader.
+        """
+        return self._group_start(row) - BLOCK_ROWS <= self.position < row
 
     def _group_start(self, row: int) -> int:
         return self._starts[bisect_left(self._starts, row) - 1]
