@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from editloupe._util.text import for_json
+from editloupe._util.text import for_json, number_of
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Without, check_choice, expand_options
 from editloupe.cli.otel import Otel, send_spans
@@ -28,8 +28,11 @@ def fork(
     edit_id: Annotated[str, typer.Argument(help="The edit's id.")],
     judge: Annotated[JudgeOptions, Without("criteria")],
     *,
-    criterion: Annotated[str, typer.Option(help="The criterion whose trace is forked.", rich_help_panel=WHERE)],
-    step: Annotated[int, typer.Option(help="The step, counted from 1.", rich_help_panel=WHERE)],
+    criterion: Annotated[
+        str | None,
+        typer.Option(help="The criterion whose trace is forked. Required without --fork.", rich_help_panel=WHERE),
+    ] = None,
+    step: Annotated[int | None, typer.Option(help="The step, counted from 1. Required.", rich_help_panel=WHERE)] = None,
     model: Annotated[
         str | None, typer.Option(help="The editing model, if several share the id.", hidden=True, rich_help_panel=WHERE)
     ] = None,
@@ -104,11 +107,19 @@ def fork(
     from editloupe.cli.trace import forks_to_dict, show_forks
     from editloupe.evals.forks import fork as make_fork
 
+    place: dict[str, Any] = {
+        "model": model,
+        "repeat": repeat,
+        "target": target,
+        "configuration": configuration,
+    }
+    if step is None:
+        raise UserError(_ask_for_step(run, edit_id, criterion or "", fork=parent, **place))
     with send_spans(otel):
         forks = make_fork(
             run,
             edit_id,
-            criterion,
+            criterion or "",
             step,
             thought=_read_thought(thought),
             drop=drop_observation or (),
@@ -119,13 +130,10 @@ def fork(
                 for index, file in _parse_assignments("--observation-picture", "I=FILE", observation_picture)
             },
             other=_build_change(judge, wording or ()),
-            model=model,
-            repeat=repeat,
-            target=target,
-            configuration=configuration,
             parent=parent,
             out=out,
             times=repeat_fork,
+            **place,
         )
     if as_json:
         print(for_json(forks_to_dict(forks), 2))
@@ -136,6 +144,18 @@ def fork(
     for note in dict.fromkeys(note for fork_made in forks for note in fork_made.notes):
         tell(note)
     return 0 if all(fork_made.outcome.status == "judged" for fork_made in forks) else 3
+
+
+def _ask_for_step(run: Path, edit_id: str, criterion: str, **place: Any) -> str:
+    """Return what to say if no step is named; raise UserError if there is no such trace."""
+    from editloupe.evals.forks.fork_store import find_trace
+    from editloupe.evals.runs.configurations import check_has_traces
+    from editloupe.evals.runs.store import Run
+
+    with Run.open(run) as opened:
+        check_has_traces(opened.about(), opened.folder)
+        count = len(find_trace(opened, edit_id, criterion, **place).steps)
+    return f"name the step with --step: the trace has {number_of(count, 'step')}"
 
 
 def _build_change(judge: JudgeOptions, wording: Sequence[Path]) -> JudgeChange:

@@ -65,7 +65,7 @@ def _read(path: Path, protocol: str | None, configuration: str | None) -> Passpo
         return _parse(path)
     table = read_run_table(path, protocol, configuration)
     for sentence in table.notes:
-        tell(sentence)
+        tell(f"{table.name}: {sentence}")
     return build_run_passport(table)
 
 

@@ -101,7 +101,7 @@ def _format_info(info: RunInfo) -> list[str]:
         repeats = f", {row.repeats} repeats" if row.repeats > 1 else ""
         lines.append(
             f"configuration {row.short_name}, {row.last_used[:10]}: {one_line(row.judge)} · {row.protocol} · "
-            f"{row.mode} mode{differs}{repeats}"
+            f"{'imported' if row.imported else f'{row.mode} mode'}{differs}{repeats}"
         )
         left = f", {row.not_yet} of {row.judged + row.unjudged + row.not_yet} not yet" if row.not_yet else ""
         lines.append(f"  {', '.join(row.criteria)}: {row.judged} judged, {row.unjudged} unjudged{left}")

@@ -411,6 +411,10 @@ def find_trace(
     name = run.resolve_name(edit_name, model)
     edit, pictures, name = run.edit(name)
     units, _ = select_units(run, name, configuration)
+    criteria = dict.fromkeys(unit.criterion for unit in units)
+    if criteria and criterion not in criteria:
+        instead = f', not "{criterion}"' if criterion else ""
+        raise UserError(f'--criterion is one of {", ".join(criteria)} for edit "{edit_name}"{instead}')
     own = [unit for unit in units if unit.criterion == criterion and repeat in (None, unit.repeat)]
     if not own:
         have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in units}))

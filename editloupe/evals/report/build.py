@@ -330,7 +330,8 @@ def _correct_scores(table: RunTable, people: HumanLabels, queue: LabelQueue | No
 
 def _summarize(table: RunTable, scores: Scores, level: float, rankings: Sequence[ModelComparison]) -> str:
     overall = scores.overall
-    who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
+    mode = "" if table.imported else f" in {' + '.join(table.modes)} mode"
+    who = f"{' + '.join(table.judges)}{mode}"
     lowest = scores.unjudged_rule == "worst" and scores.coverage.unjudged > 0
     if any(PAIRS in row.edit.extra for row in table.rows):
         candidates = f"Pairs of {number_of(len(table.rows), 'candidate')}, judged by {who}"

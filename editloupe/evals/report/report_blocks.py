@@ -27,7 +27,8 @@ VERSIONS = "A judge was served in several versions, see above."
 
 def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[Block]:
     """Yield the blocks of a report: answer, certainty, tables, notable edits, methods."""
-    what = " · ".join(filter(None, (report.judge, report.protocol, f"{report.mode} mode", report.differs)))
+    mode = "imported" if report.passport.imported else f"{report.mode} mode"
+    what = " · ".join(filter(None, (report.judge, report.protocol, mode, report.differs)))
     yield Heading(f"{report.run}: {what}", level, folded=level > 1)
     yield Paragraph(report.answer, "answer")
     if report.baseline:

@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from editloupe._util.text import number_of
 from editloupe.evals.runs import schema
-from editloupe.evals.runs.configurations import Configuration, planned_repeats
+from editloupe.evals.runs.configurations import Configuration, is_imported, planned_repeats
 from editloupe.evals.runs.prices import PanelPrice, Price
 from editloupe.evals.runs.reader import OF_CONFIGURATION, RunReader
 from editloupe.evals.runs.run_folder import FILE
@@ -44,6 +44,8 @@ class ConfigurationInfo(Record):
     not_yet: int
     """Units without an outcome yet."""
     repeats: int
+    imported: bool = Field(default=False, exclude_if=lambda value: not value)
+    """Whether the verdicts were made elsewhere, so that their mode is not known."""
 
 
 class RunInfo(Record):
@@ -108,6 +110,7 @@ def _configuration_info(run: Run, reader: RunReader, configuration: Configuratio
         unjudged=completion.unjudged,
         not_yet=completion.not_yet,
         repeats=max(map(len, repeats.values()), default=0),
+        imported=is_imported(run.about(), configuration.name),
     )
 
 

@@ -27,6 +27,8 @@ from tests.scripted import say
         (["--step", "1", "--model", "other"], 'has no edit "patch" of the model "other"'),
         (["--step", "1", "--mode", "sideways"], "--mode is one of"),
         (["--step", "1", "--repeat", "3"], "has no such verdict"),
+        (["--step", "1", "--criterion", "other"], f'--criterion is one of {CRITERION} for edit "patch", not "other"'),
+        ([], "name the step with --step: the trace has 3 steps"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_asks_nothing(
@@ -38,6 +40,17 @@ def test_a_mistake_is_one_sentence_and_asks_nothing(
     assert sentence in told
     assert len(told.strip().splitlines()) == 1
     assert kept.more == []
+
+
+@pytest.mark.parametrize("options", [[], ["--step", "1"]])
+def test_without_a_criterion_those_of_the_edit_are_named(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    assert command(["demo", "--limit", "1", "--out", out]) == 0
+    assert command(["fork", out, "cat-eye", *options]) == 2
+    told = capsys.readouterr().err
+    assert '--criterion is one of instruction_following, visual_consistency for edit "cat-eye"' in told
 
 
 @pytest.mark.long

@@ -193,6 +193,17 @@ def test_judged_and_imported_verdicts_are_kept_apart_and_there_is_no_trace(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("words", [["passport", "RUN", "RUN"], ["report", "RUN"], ["run", "info", "RUN"]])
+def test_no_mode_is_claimed_for_verdicts_that_were_made_elsewhere(
+    words: list[str], scores: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command(scores)) == 0
+    assert run([str(scores.parent / "run") if word == "RUN" else word for word in words]) == 0
+    text = capsys.readouterr().out
+    assert "imported" in text
+    assert "plain mode" not in text
+
+
 def test_report_agree_compare_and_queues_work_on_imported_verdicts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

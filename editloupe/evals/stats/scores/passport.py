@@ -10,7 +10,7 @@ from pydantic import Field
 
 from editloupe._util.hashing import content_key
 from editloupe._util.text import number_of
-from editloupe.evals.runs.configurations import is_imported, list_recorded_rubrics
+from editloupe.evals.runs.configurations import list_recorded_rubrics
 from editloupe.evals.stats.scores.published_tables import find_asked_rules
 from editloupe.evals.stats.scores.run_scores import Coverage, compute_scores
 from editloupe.evals.stats.scores.run_table import RunTable
@@ -77,6 +77,7 @@ class Passport(Record):
     """Versions of the judge that the provider reported; empty if it reported none."""
     sampling: Mapping[str, Any]
     mode: str
+    """`not known` for imported verdicts."""
     tools: Mapping[str, Any]
     """The tools that were offered and the measures that were computed, with their versions and settings."""
     repeats: int
@@ -103,7 +104,8 @@ class Passport(Record):
             f"read by {self.reading.get('editloupe', NOT_KNOWN)}" if not self.imported else "imported",
             self.aggregation,
             *([self.pictures] if not self.imported else []),
-            f"{self.judge}{served}, {self.mode} mode"
+            f"{self.judge}{served}"
+            + (f", {self.mode} mode" if not self.imported else "")
             + (f", {number_of(len(self.tools), 'tool')}" if self.tools else ""),
             number_of(self.repeats, "repeat"),
             f"{self.judged} judged, {self.unjudged} unjudged, {self.absent} absent",
@@ -146,13 +148,13 @@ def build_passport(
         judge=" + ".join(table.judges),
         served=tuple(sorted({version.served.summary for version in table.versions})),
         sampling={name: value for name in _SAMPLING if (value := settings.get(name)) not in (None, {})},
-        mode=" + ".join(table.modes),
+        mode=NOT_KNOWN if table.imported else " + ".join(table.modes),
         tools={**entry.get("tools", {}), **_list_measures(table, entry)},
         repeats=len(table.repeats),
         judged=coverage.judged,
         unjudged=coverage.unjudged,
         absent=coverage.not_yet,
-        imported=is_imported(table.about, table.configuration),
+        imported=table.imported,
     )
 
 

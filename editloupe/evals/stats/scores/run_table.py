@@ -218,8 +218,14 @@ class RunTable:
     @property
     def title(self) -> str:
         """Judge, protocol and mode in a few words, and how the configuration differs from another one of these."""
-        parts = (" + ".join(self.judges), self.protocol, f"{' + '.join(self.modes)} mode", self.differs)
+        mode = "imported" if self.imported else f"{' + '.join(self.modes)} mode"
+        parts = (" + ".join(self.judges), self.protocol, mode, self.differs)
         return " · ".join(filter(None, parts))
+
+    @property
+    def imported(self) -> bool:
+        """Whether the verdicts were made elsewhere, so that their mode is not known."""
+        return is_imported(self.about, self.configuration)
 
     @cached_property
     def versions(self) -> tuple[ServedVersion, ...]:
