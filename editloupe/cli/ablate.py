@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -16,7 +16,7 @@ from editloupe._util.text import for_json, format_command, number_of, verb
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, ManifestFile, protocol_of
 from editloupe.cli.judge_options import TOOLS, JudgeOptions, split_assignment
 from editloupe.cli.options import Hidden, Without, expand_options
-from editloupe.cli.output import choose_format, choose_width, tell
+from editloupe.cli.output import choose_format, format_option, render_blocks, tell
 from editloupe.cli.report import Human, HumanMap, OtherHumanColumns, Resamples, read_label_files
 from editloupe.evals.batch.progress import Forecast
 from editloupe.evals.batch.stopping import INTERRUPTED
@@ -52,9 +52,7 @@ def ablate(
     human: Human = None,
     human_columns: OtherHumanColumns = None,
     meanings: HumanMap = None,
-    format: Annotated[
-        str | None, typer.Option("--format", help="Format of the table: text, md, json, csv or latex.")
-    ] = None,
+    format: Annotated[str | None, format_option(FORMATS, out=None)] = None,
     resamples: Resamples = None,
     options: Annotated[BatchOptions, Without("keep"), Hidden("as_json")],
 ) -> int:
@@ -76,7 +74,7 @@ def ablate(
         judge.announce()
     judged = judge_combinations(combinations, files, quiet=options.quiet, signals=True, say=tell)
     ablation = measure_run(out, [combination for combination, _ in judged], files)
-    sys.stdout.write(_RENDERERS[kind](ablation))
+    sys.stdout.write(_render(ablation, kind))
     return _print_ending(ablation, [ending for _, ending in judged], out)
 
 
@@ -163,12 +161,12 @@ def _format_price(cost: float | None) -> str:
     return "unknown price" if cost is None else f"about ${cost:.2f}"
 
 
-def tell_stop(endings: Sequence[Ending | None], left: str = "") -> int | None:
+def tell_stop(endings: Sequence[Ending | None], waiting: str = "") -> int | None:
     """Print the damage that was found, and why and how to continue if judging stopped early.
 
     Args:
         endings: How the batches ended; None for those that were not started.
-        left: What was not started, if anything.
+        waiting: What was not started, if anything.
 
     Returns:
         The exit code if the user stopped it.
@@ -180,18 +178,18 @@ def tell_stop(endings: Sequence[Ending | None], left: str = "") -> int | None:
         return None
     if last.stops_requested:
         again = format_command("editloupe", *sys.argv[1:])
-        tell(f"stopped; nothing is lost{left and f', {left}'}. Continue with the same command: {again}")
+        tell(f"stopped; nothing is lost{waiting and f', {waiting}'}. Continue with the same command: {again}")
         return INTERRUPTED
     if last.why:
-        tell(f"stopped: {last.why}{left and f'; {left}'}. Continue with a higher cap, nothing is asked twice")
+        tell(f"stopped: {last.why}{waiting and f'; {waiting}'}. Continue with a higher cap, nothing is asked twice")
     return None
 
 
 def _print_ending(ablation: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
     """Print how it ended and what to do next; return the exit code."""
-    waiting = sum(ending is None for ending in endings)
-    left = f"{number_of(waiting, 'combination')} {verb(waiting, 'was', 'were')} not begun"
-    if (code := tell_stop(endings, left)) is not None:
+    count = sum(ending is None for ending in endings)
+    waiting = f"{number_of(count, 'combination')} {verb(count, 'was', 'were')} not begun"
+    if (code := tell_stop(endings, waiting)) is not None:
         return code
     for row in ablation.rows:
         if lost := sum(cell.unjudged for cell in row.criteria.values()):
@@ -200,50 +198,22 @@ def _print_ending(ablation: Ablation, endings: Sequence[Ending | None], out: Pat
     return 0 if ablation.complete else 3
 
 
-def _text(ablation: Ablation) -> str:
+def _render(ablation: Ablation, kind: str) -> str:
+    """Return the table in a format."""
     from editloupe.evals.ablation import ablation_blocks
-    from editloupe.evals.report.text_renderer import as_text
-
-    return as_text(tuple(ablation_blocks(ablation)), choose_width(None, WIDTH))
-
-
-def _markdown(ablation: Ablation) -> str:
-    from editloupe.evals.ablation import ablation_blocks
-    from editloupe.evals.report.text_renderer import as_markdown
-
-    return as_markdown(tuple(ablation_blocks(ablation)))
-
-
-def _json(ablation: Ablation) -> str:
-    from editloupe.evals.ablation import ablation_table
-    from editloupe.evals.report.table_formats import table_to_dict
-
-    return for_json({**ablation.model_dump(mode="json"), "tables": [table_to_dict(ablation_table(ablation))]}, 2) + "\n"
-
-
-def _csv(ablation: Ablation) -> str:
-    from editloupe.evals.ablation import ablation_table
-    from editloupe.evals.report.table_formats import to_csv
-
-    return to_csv(ablation_table(ablation))
-
-
-def _latex(ablation: Ablation) -> str:
     from editloupe.evals.ablation.tables import ablation_table, format_numbers
-    from editloupe.evals.report.table_formats import all_to_latex, merge_intervals
+    from editloupe.evals.report.table_formats import all_to_latex, merge_intervals, table_to_dict, to_csv
 
-    return all_to_latex(
-        [format_numbers(merge_intervals(ablation_table(ablation, criterion))) for criterion in ablation.titles]
-    )
-
-
-_RENDERERS: dict[str, Callable[[Ablation], str]] = {
-    "text": _text,
-    "md": _markdown,
-    "json": _json,
-    "csv": _csv,
-    "latex": _latex,
-}
+    if kind == "json":
+        tables = [table_to_dict(ablation_table(ablation))]
+        return for_json({**ablation.model_dump(mode="json"), "tables": tables}, 2) + "\n"
+    if kind == "csv":
+        return to_csv(ablation_table(ablation))
+    if kind == "latex":
+        return all_to_latex(
+            [format_numbers(merge_intervals(ablation_table(ablation, criterion))) for criterion in ablation.titles]
+        )
+    return render_blocks(tuple(ablation_blocks(ablation)), kind, None, WIDTH)
 
 
 R = TypeVar("R")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from editloupe._util.text import for_json, number_of
-from editloupe.cli.output import choose_format, choose_width, deliver, tell
+from editloupe._util.text import for_json
+from editloupe.cli.output import Out, choose_format, deliver, format_option, render_blocks, tell
 from editloupe.cli.report import (
     EveryConfiguration,
     Human,
@@ -37,11 +37,8 @@ def agree(
     human: Human = None,
     columns: HumanColumns = None,
     meanings: HumanMap = None,
-    format: Annotated[
-        str | None,
-        typer.Option("--format", help="text, md, json, latex or csv. Default: by the suffix of --out, or text."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
+    format: Annotated[str | None, format_option(FORMATS)] = None,
+    out: Out = None,
     by: Annotated[
         list[str] | None,
         typer.Option(
@@ -100,14 +97,8 @@ def agree(
         from editloupe.evals.report.table_formats import all_to_latex
 
         deliver(all_to_latex(list(_list_tables(blocks))), out)
-    elif kind == "md":
-        from editloupe.evals.report.text_renderer import as_markdown
-
-        deliver(as_markdown(blocks), out)
     else:
-        from editloupe.evals.report.text_renderer import WIDTH, as_text
-
-        deliver(as_text(tuple(blocks), choose_width(out, WIDTH)), out)
+        deliver(render_blocks(blocks, kind, out), out)
 
 
 Measured = tuple[dict[str, Any], "list[Block]", list[dict[str, Any]]]
@@ -181,7 +172,7 @@ def _measure_run(
         own = build_agreement_figures(agreement, score, table.titles)
         drawings |= {f"{table.name}/{name}" if several else name: draw for name, draw in own.items()}
     if figures is not None:
-        tell(f"{number_of(save_figures(drawings, figures), 'figure')} in {figures}")
+        save_figures(drawings, figures)
     return {"configurations": records} if len(tables) > 1 else next(iter(records.values())), blocks, rows
 
 

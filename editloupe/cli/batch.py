@@ -27,7 +27,7 @@ from editloupe._util.text import (
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Visible, expand_options
 from editloupe.cli.otel import Otel, send_spans
-from editloupe.cli.output import tell
+from editloupe.cli.output import Quiet, tell
 from editloupe.evals.batch.batch import Batch, Edits, Ending, OpenJudge, dry_run, judge_batch
 from editloupe.evals.batch.planner import RejudgePolicy
 from editloupe.evals.batch.progress import AssumeUsage, Forecast, assume_usage
@@ -58,6 +58,8 @@ ManifestFile = Annotated[
         help="A .jsonl, .csv, .parquet or .arrow file, a folder of edits or tables, a benchmark's folder, or hf:OWNER/NAME:SPLIT."
     ),
 ]
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only estimate requests, tokens and cost.")]
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,7 @@ class BatchOptions:
             rich_help_panel=AGAIN,
         ),
     ] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate requests, tokens and cost.")] = False
+    dry_run: DryRun = False
     concurrency: Annotated[int, typer.Option(min=1, help="Concurrent requests.", rich_help_panel=HOW_FAST)] = (
         USUAL.concurrency
     )
@@ -271,7 +273,7 @@ class BatchOptions:
     ray_workers: Annotated[
         int | None, typer.Option(min=1, help="Number of judging processes. Default: one per core.", hidden=True)
     ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False
+    quiet: Quiet = False
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False
     otel: Otel = False
 

@@ -7,12 +7,22 @@ from typing import Annotated
 
 import typer
 
-from editloupe.cli.output import choose_width, deliver, tell
-from editloupe.cli.report import ConfigurationName, Human, HumanColumns, HumanMap, ProtocolName, read_label_files
+from editloupe.cli.output import RunFolder, deliver, render_blocks, tell
+from editloupe.cli.report import (
+    ConfidenceMeasure,
+    ConfigurationName,
+    Human,
+    HumanColumns,
+    HumanMap,
+    ProtocolName,
+    Queues,
+    read_label_files,
+)
+from editloupe.types import UserError
 
 
 def calibrate(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: RunFolder,
     out: Annotated[Path, typer.Option(help="Calibration file to write, such as trust.yaml.")],
     human: Human = None,
     columns: HumanColumns = None,
@@ -21,23 +31,14 @@ def calibrate(
         float, typer.Option("--agreement", help="Required agreement of people with the kept verdicts.")
     ] = 0.9,
     error: Annotated[float, typer.Option("--error", help="Probability that the true agreement is lower.")] = 0.05,
-    by: Annotated[
-        str,
-        typer.Option(
-            "--by",
-            help="Measure of confidence: confidence, repeats, entropy, judges, claims, or auto (the first available).",
-        ),
-    ] = "auto",
+    by: ConfidenceMeasure = "auto",
     within: Annotated[
         float,
         typer.Option(
             "--within", min=0, help="Largest difference of scores that counts as agreement, on the rubric's scale."
         ),
     ] = 0.0,
-    queue: Annotated[
-        list[Path] | None,
-        typer.Option("--queue", help="A label queue that drew the labelled edits. Default: the run's own. Repeatable."),
-    ] = None,
+    queue: Queues = None,
     stages: Annotated[
         int,
         typer.Option("--stages", min=1, help="Number of judges of the cascade; they share --error."),
@@ -63,7 +64,6 @@ def calibrate(
 
     Example: editloupe calibrate runs/gpt --human ada.csv --agreement 0.9 --error 0.05 --out trust.yaml
     """
-    from editloupe.evals.report.text_renderer import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import calibration_blocks
     from editloupe.evals.stats.scores.run_table import read_run_table
     from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
@@ -71,7 +71,6 @@ def calibrate(
     from editloupe.evals.stats.trust.calibrate import find_stage
     from editloupe.evals.stats.trust.label_queue import find_queue
     from editloupe.judge.plans import stage_calibrations, stage_entries, write_stages
-    from editloupe.types import UserError
 
     table, _ = split_off_reference(read_run_table(run, protocol, configuration))
     for sentence in table.notes:
@@ -104,5 +103,5 @@ def calibrate(
         write_stages(out, [*entries, {"calibration": calibration.model_dump(mode="json")}])
     else:
         calibration.write(out)
-    deliver(as_text(tuple(calibration_blocks(calibration, table.titles)), choose_width(None, WIDTH)), None)
+    deliver(render_blocks(tuple(calibration_blocks(calibration, table.titles)), "text", None), None)
     tell(f"calibration in {out}" + (f", stage {len(entries) + 1}" if append else ""))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe._util.text import for_json
-from editloupe.cli.output import choose_format, choose_width, deliver, tell
+from editloupe.cli.output import Out, choose_format, deliver, render_blocks, split_assignments, tell
 from editloupe.cli.report import (
     Human,
     HumanColumns,
@@ -45,7 +45,7 @@ def compare(
     meanings: HumanMap = None,
     format: Annotated[str | None, typer.Option("--format", help="text, md, json, or latex with --models.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
+    out: Out = None,
     protocol: ProtocolName = None,
     configuration: Annotated[
         list[str] | None,
@@ -74,10 +74,9 @@ def compare(
         raise UserError("--models and --judges are two questions; name one of them")
     from editloupe.evals.report.block_types import Points
     from editloupe.evals.report.comparison_blocks import comparison_blocks, model_blocks
-    from editloupe.evals.report.text_renderer import as_markdown, as_text
     from editloupe.evals.stats.scores.passport import build_run_passport
 
-    tables = [_filter_rows(table, where or []) for table in _read_tables(runs, protocol, configuration or [])]
+    tables = [_filter_rows(table, where or []) for table in read_tables(runs, protocol, configuration or [])]
     for table in {str(table.folder): table for table in tables}.values():
         for sentence in table.notes:
             tell(f"{table.name}: {sentence}")
@@ -85,8 +84,8 @@ def compare(
     comparison = _compare_tables(tables, question, read_label_files(human, columns, meanings))
     passports = [build_run_passport(table) for table in tables]
     if kind == "json":
-        known = [passport.model_dump(mode="json") for passport in passports]
-        deliver(for_json({**_as_json(comparison), "passports": known}, 2) + "\n", out)
+        records = [passport.model_dump(mode="json") for passport in passports]
+        deliver(for_json({**_as_json(comparison), "passports": records}, 2) + "\n", out)
         return
     if kind == "latex":
         if not isinstance(comparison, tuple):
@@ -103,7 +102,7 @@ def compare(
         for table, passport in zip(tables, passports, strict=True)
     )
     blocks = (*blocks, Points(tuple(lines)))
-    deliver(as_markdown(blocks) if kind == "md" else as_text(blocks, choose_width(out, WIDTH)), out)
+    deliver(render_blocks(blocks, kind, out, WIDTH), out)
 
 
 def _format_latex(
@@ -134,26 +133,31 @@ def _as_json(comparison: RunComparison | tuple[ModelComparison, ...]) -> dict[st
     return parts[0] if len(parts) == 1 else {"question": "models", "parts": parts}
 
 
-def _read_tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence[str]) -> list[RunTable]:
-    """Read the sides: one per run, or one per configuration of a single run."""
+def read_tables(
+    runs: Sequence[Path], protocol: str | None, configurations: Sequence[str], split: bool = True
+) -> list[RunTable]:
+    """Read the runs to compare.
+
+    Args:
+        runs: The folders.
+        protocol: The protocol, if a run has several.
+        configurations: The configurations: one for all runs, or one per run.
+        split: Whether several configurations of a single run become a table each.
+    """
     from editloupe.evals.stats.scores.run_table import read_run_table
 
-    if len(runs) == 1 and len(configurations) > 1:
+    if split and len(runs) == 1 and len(configurations) > 1:
         return [read_run_table(runs[0], protocol, name) for name in configurations]
     if len(configurations) not in (0, 1, len(runs)):
         raise UserError(f"--configuration is given once for all runs or once for each of the {len(runs)}")
-    named: list[str | None] = list(configurations) or [None]
-    named = named * len(runs) if len(named) == 1 else named
-    return [read_run_table(run, protocol, name) for run, name in zip(runs, named, strict=True)]
+    names: list[str | None] = list(configurations) or [None]
+    names = names * len(runs) if len(names) == 1 else names
+    return [read_run_table(run, protocol, name) for run, name in zip(runs, names, strict=True)]
 
 
 def _filter_rows(table: RunTable, where: Sequence[str]) -> RunTable:
     """Return the rows with the given column values; raise if a column or a value does not exist."""
-    for text in where:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise UserError(f'--where names a column and a value, as language=en, not "{text}"')
-        name, value = name.strip(), value.strip()
+    for name, value in split_assignments(where, "--where takes COLUMN=VALUE, such as language=en"):
         values = dict.fromkeys(str(cell) for row in table.rows if (cell := row.field(name)) is not None)
         if not values:
             raise UserError(

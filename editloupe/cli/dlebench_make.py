@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from editloupe._util.text import for_json, format_command, number_of, one_line, verb
+from editloupe.cli.batch import DryRun
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.manifest import manifest_blocks, manifest_names
+from editloupe.cli.manifest import SampleLayout, manifest_blocks, manifest_names
 from editloupe.cli.options import Only, Visible, check_choice, expand_options
-from editloupe.cli.output import tell
+from editloupe.cli.output import AsJson, Quiet, build_progress, tell
 from editloupe.evals.manifests import layouts
 from editloupe.evals.manifests.columns import find_samples
 from editloupe.rubrics.registry import find_paper
@@ -32,6 +32,11 @@ ASKED = ("judge", "setup", "base_url", "max_output_tokens", "timeout")
 LOOKING = ("detector", "detector_download", "device", "tool_set")
 EDITING, LIMITS = "Who edits", "Limits"
 PEOPLE, DETECTOR = "people", "detector"
+Concurrency = Annotated[int, typer.Option("--concurrency", min=1, help="Concurrent requests.", rich_help_panel=LIMITS)]
+MaxCost = Annotated[
+    float | None,
+    typer.Option("--max-cost", min=0, help="Limit for the whole folder, in US dollars.", rich_help_panel=LIMITS),
+]
 
 
 @expand_options
@@ -85,18 +90,16 @@ def dlebench(
         typer.Option("--unreviewed", help="Also write samples without a review to the manifest, marked as such."),
     ] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N questions.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Concurrent requests.", rich_help_panel=LIMITS)] = 8,
-    max_cost: Annotated[
-        float | None, typer.Option(min=0, help="Limit for the whole folder, in US dollars.", rich_help_panel=LIMITS)
-    ] = None,
+    concurrency: Concurrency = 8,
+    max_cost: MaxCost = None,
     price: Annotated[
         str | None,
         typer.Option(
             help="Price of the judge: INPUT,OUTPUT[,CACHED] in US dollars per million tokens.", rich_help_panel=LIMITS
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate requests, tokens and cost.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> int:
     """Make small-object edit samples with references from questions about pictures. Run the same command again to continue.
@@ -335,18 +338,6 @@ def format_tally(tally: ItemTally) -> str:
     return f"{tally.stage}: {', '.join(parts)}" + (f", {len(tally.failed)} failed" if tally.failed else "")
 
 
-def build_progress(quiet: bool) -> Callable[[ItemTally], None]:
-    """Return what shows on a terminal how far a stage is."""
-
-    def tick(tally: ItemTally) -> None:
-        if not quiet and sys.stderr.isatty():
-            ends = "\n" if tally.total and tally.done >= tally.total and tally.stage != "questions" else ""
-            total = f" of {tally.total}" if tally.stage != "questions" else ""
-            print(f"\r{tally.stage}: {tally.done}{total}", end=ends, file=sys.stderr)
-
-    return tick
-
-
 @expand_options
 def sizes(
     manifests: Annotated[
@@ -355,20 +346,16 @@ def sizes(
     out: Annotated[Path, typer.Option(help="Folder for targets, boxes, manifests with boxes, and figures.")],
     *,
     judge: Annotated[JudgeOptions, Only(*ASKED, *LOOKING), Visible(*ASKED, *LOOKING)],
-    layout: Annotated[
-        str, typer.Option(help=f"Manifest field naming: {' or '.join(layouts.sample_layouts())}.")
-    ] = layouts.PLAIN,
+    layout: SampleLayout = layouts.PLAIN,
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples of each manifest.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Concurrent requests.", rich_help_panel=LIMITS)] = 8,
-    max_cost: Annotated[
-        float | None, typer.Option(min=0, help="Limit for the whole folder, in US dollars.", rich_help_panel=LIMITS)
-    ] = None,
+    concurrency: Concurrency = 8,
+    max_cost: MaxCost = None,
     price: Annotated[
         str | None, typer.Option(help="INPUT,OUTPUT[,CACHED] in US dollars per million tokens.", rich_help_panel=LIMITS)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate requests, tokens and cost.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    dry_run: DryRun = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> int:
     """Measure the area of targets: a model names each target and the detector finds it. Existing boxes are kept.
 

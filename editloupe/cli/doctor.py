@@ -20,6 +20,7 @@ from rich.text import Text
 
 from editloupe._util.text import for_json, one_line, printable
 from editloupe.agent.providers.registry import BROKEN, PROVIDERS
+from editloupe.cli.output import AsJson
 from editloupe.pictures.decode import Album
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import Tool, ToolError, View
@@ -203,7 +204,7 @@ SECTIONS = {
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     timing: Annotated[
         bool, typer.Option("--timing/--no-timing", help="Time one call of each tool, which loads its model.")
     ] = True,

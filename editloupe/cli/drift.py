@@ -13,13 +13,14 @@ import typer
 from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Without, expand_options
-from editloupe.cli.output import choose_format, choose_width, deliver, tell
+from editloupe.cli.output import choose_format, deliver, format_option, render_blocks, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.stats.scores.run_table import RunTable
     from editloupe.types import Edit
 
+FORMATS = ("text", "json")
 CODES = {"same": 0, "changed": 1, "cannot tell": 4}
 """Exit codes, for continuous integration."""
 
@@ -47,16 +48,15 @@ def drift(
     out: Annotated[
         Path | None, typer.Option(help="Store the new verdicts in this run, and reuse those it has.")
     ] = None,
-    format: Annotated[str | None, typer.Option("--format", help="text or json.")] = None,
+    format: Annotated[str | None, format_option(FORMATS, out=None)] = None,
 ) -> int:
     """Judge some edits of a run again and test for a change: same (exit code 0), changed (1) or cannot tell (4).
 
     Example: editloupe drift runs/anchor --judge openai:gpt-5.1 --edits 200
     """
-    kind = choose_format(format, None, ("text", "json"))
+    kind = choose_format(format, None, FORMATS)
     from editloupe.evals.batch.batch import Batch, judge_batch
     from editloupe.evals.batch.traffic import Limits
-    from editloupe.evals.report.text_renderer import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import drift_blocks
     from editloupe.evals.stats.scores.run_table import read_run_table
     from editloupe.evals.stats.trust.drift import measure_drift as compared
@@ -91,10 +91,10 @@ def drift(
             )
             tell(f"unjudged verdicts: {reasons}; {again}")
         result = compared(table, read_run_table(folder, table.protocol, ending.configuration), margin, error)
-    text = for_json(result.model_dump(mode="json"), 2) + "\n"
-    deliver(
-        text if kind == "json" else as_text(tuple(drift_blocks(result, table.titles)), choose_width(None, WIDTH)), None
-    )
+    if kind == "json":
+        deliver(for_json(result.model_dump(mode="json"), 2) + "\n", None)
+    else:
+        deliver(render_blocks(tuple(drift_blocks(result, table.titles)), kind, None), None)
     return CODES[result.answer]
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -18,10 +16,10 @@ from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import format_specs
 from editloupe.agent.transport.attachments import wire_limits
 from editloupe.cli.batch import BatchOptions, Closing, judge_into_run
-from editloupe.cli.edival_report import baselines, compare, report
-from editloupe.cli.judge_options import JudgeOptions, ModelOptions
+from editloupe.cli.edival_report import WITHOUT_TOOLS, baselines, compare, report
+from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import LOOKING, Default, Only, Visible, check_choice, expand_options
-from editloupe.cli.output import tell
+from editloupe.cli.output import Quiet, build_progress, split_assignments, tell
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, list_pictures, read_folder
@@ -44,26 +42,7 @@ SettingsFile = Annotated[
 LOCAL_MODELS = ("detector", "detector_download", "device")
 JudgeOfCrops = Annotated[
     JudgeOptions,
-    Only(
-        "judge",
-        "setup",
-        "set_values",
-        "base_url",
-        "criteria",
-        "rubrics",
-        "max_repairs",
-        "structured",
-        "written_reasoning",
-        "temperature",
-        "max_output_tokens",
-        "long_side",
-        "timeout",
-        "detector",
-        "detector_download",
-        "device",
-        "tool_set",
-        *(field.name for field in fields(ModelOptions)),
-    ),
+    Only(*WITHOUT_TOOLS, "criteria", "tool_set", *LOCAL_MODELS),
     Visible(*LOCAL_MODELS),
 ]
 """The model sees crops and has no tools, so options about protocols, modes and calls do not apply."""
@@ -125,14 +104,14 @@ def evaluate(
         worded=_reword_rubric(chosen, judge.rubrics or ()),
     )
     open_judge.instruments()  # report unusable ones before anything is read or written
-    wanted = find_evaluation(chains, results, model or (), mode or (), by_model)
-    picture_counts = [f"{row.model}/{row.mode}: {row.there} of {row.expected}" for row in wanted.expected()]
+    evaluation = find_evaluation(chains, results, model or (), mode or (), by_model)
+    picture_counts = [f"{row.model}/{row.mode}: {row.there} of {row.expected}" for row in evaluation.expected()]
     closing = Closing(
         ("edival", "report"),
         {"pictures": picture_counts, "setup": chosen.name},
         [f"pictures: {'; '.join(picture_counts)}"],
     )
-    return judge_into_run(options.batch(wanted.edits, out, open_judge, assume=estimate_tokens), options, closing)
+    return judge_into_run(options.batch(evaluation.edits, out, open_judge, assume=estimate_tokens), options, closing)
 
 
 def rules_of(chosen: Setup, file: Path | None) -> EdivalSettings:
@@ -159,10 +138,7 @@ def _reword_rubric(chosen: Setup, files: Sequence[Path]) -> Rubric:
 def _parse_folders(texts: Sequence[str]) -> dict[str, Path]:
     """Parse MODEL=FOLDER. A model may be named once."""
     folders: dict[str, Path] = {}
-    for text in texts:
-        name, equals, folder = (part.strip() for part in text.partition("="))
-        if not (name and equals and folder):
-            raise UserError(f'"{text}" is not MODEL=FOLDER; write for instance --results kontext=outputs/kontext')
+    for name, folder in split_assignments(texts, "--results takes MODEL=FOLDER, such as kontext=outputs/kontext"):
         if "/" in name:
             raise UserError(f'"{name}" cannot be the name of a model: it holds a slash')
         if name in folders:
@@ -174,7 +150,7 @@ def _parse_folders(texts: Sequence[str]) -> dict[str, Path]:
 ASKING = ("judge", "setup", "set_values", "base_url", "max_output_tokens", "timeout")
 """Options of a model that is asked without rubrics, modes and tools."""
 
-MOST_TOLD = 20
+MOST_PROBLEMS = 20
 """Problems that are printed one by one."""
 app = typer.Typer(
     help="EdiVal-Agent: chains of edits judged by objects, with checks a detector can make.",
@@ -183,7 +159,6 @@ app = typer.Typer(
 )
 
 Concurrency = Annotated[int, typer.Option(min=1, help="Concurrent requests.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
 @app.command()
@@ -209,7 +184,7 @@ def decompose(
     spec, asker = _open_asker(judge, replies)
     worker = Decomposer(asker, spec, finder, tools.detector, rules, out, replies)
     pictures = list_pictures(images)
-    return _print_ending(asyncio.run(worker.all(pictures, concurrency, _build_progress(quiet))), out)
+    return _print_ending(asyncio.run(worker.all(pictures, concurrency, build_progress(quiet))), out)
 
 
 @app.command()
@@ -242,16 +217,16 @@ def instruct(
     if proposals not in ("lmm", LISTS):
         raise UserError(f'--proposals is lmm or lists, not "{proposals}"')
     form = cast(Any, check_choice("--wording", wording, FORMS))
-    wanted = tuple(part.strip() for part in types.split(",")) if types else ()
-    for name in wanted:
+    type_names = tuple(part.strip() for part in types.split(",")) if types else ()
+    for name in type_names:
         if name not in TYPES:
             raise UserError(f'"{name}" is not an instruction type; choose from: {", ".join(TYPES)}')
     rules = rules_of(judge.preset(), settings).with_changes({"max_turns": turns} if turns else {})
     replies = TemporaryReplies(out)
     spec, asker = (LISTS, None) if proposals == LISTS else _open_asker(judge, replies)
-    worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), replies, form)
+    worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, type_names), replies, form)
     scenes = read_folder(objects, SceneFile)
-    return _print_ending(asyncio.run(worker.all(scenes, concurrency, _build_progress(quiet))), out)
+    return _print_ending(asyncio.run(worker.all(scenes, concurrency, build_progress(quiet))), out)
 
 
 @app.command("import")
@@ -271,10 +246,10 @@ def import_(
     from editloupe.evals.edival.import_chains import import_chains
 
     imported = import_chains(file, images, out)
-    for sentence in imported.left_out[:MOST_TOLD]:
+    for sentence in imported.left_out[:MOST_PROBLEMS]:
         tell(sentence)
-    if len(imported.left_out) > MOST_TOLD:
-        tell(f"and {len(imported.left_out) - MOST_TOLD} more of this kind")
+    if len(imported.left_out) > MOST_PROBLEMS:
+        tell(f"and {len(imported.left_out) - MOST_PROBLEMS} more of this kind")
     if not imported.made and not imported.held:
         raise UserError(f"{file.name} holds no chain that can be used")
     existing = f", {imported.held} held before" if imported.held else ""
@@ -293,15 +268,6 @@ def _open_asker(judge: JudgeOptions, replies: TemporaryReplies) -> tuple[str, As
         raise UserError(f"this needs a model that sees pictures: name one with --judge {format_specs(' or ')}")
     chat = open_chat(spec, judge.base_url, judge.settings(), replies)
     return spec, Asker(chat, spec, wire=wire_limits(LONG_SIDE, chat.profile))
-
-
-def _build_progress(quiet: bool) -> Callable[[ItemTally], None]:
-    def tick(tally: ItemTally) -> None:
-        if not quiet and sys.stderr.isatty():
-            ends = "\n" if tally.done == tally.total else ""
-            print(f"\r{tally.done} of {tally.total}, {len(tally.failed)} failed", end=ends, file=sys.stderr)
-
-    return tick
 
 
 def _print_ending(tally: ItemTally, out: Path) -> int:

@@ -14,8 +14,17 @@ from editloupe._util.text import for_json
 from editloupe.cli.batch import BatchOptions, Closing, judge_into_run
 from editloupe.cli.judge_options import JudgeOptions, ModelOptions
 from editloupe.cli.options import LOOKING, Default, Only, Without, check_choice, expand_options
-from editloupe.cli.output import REPORT_FORMATS, choose_format, deliver, tell
-from editloupe.cli.report import HumanColumns, HumanMap, read_label_files
+from editloupe.cli.output import (
+    REPORT_FORMATS,
+    Out,
+    choose_format,
+    deliver,
+    format_option,
+    render_blocks,
+    render_page,
+    tell,
+)
+from editloupe.cli.report import HumanColumns, HumanMap, read_label_files, save_figures
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -26,6 +35,8 @@ if TYPE_CHECKING:
     from editloupe.rubrics.tables import PrintedTable
 
 FIGURE_FORMATS = ("svg", "png")
+WIDTH = 160
+"""Columns of the text."""
 
 MissingRule = Annotated[
     str,
@@ -33,11 +44,7 @@ MissingRule = Annotated[
         "--missing", help="complete (only pictures with all turns, as in the paper) or per_turn (all turns that exist)."
     ),
 ]
-Format = Annotated[
-    str | None,
-    typer.Option("--format", help="text, md, html, json, latex or csv. Default: by the suffix of --out, or text."),
-]
-Out = Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")]
+Format = Annotated[str | None, format_option(REPORT_FORMATS)]
 
 
 def report(
@@ -79,24 +86,15 @@ def report(
         raise UserError(f'--latency names "{unknown[0]}", which is not a model of the run')
     printed = choose_tables(build_tables(statistics, seconds), table or ())
     if figures:
-        _save_figures(build_figures(statistics), figures)
+        save_figures(build_figures(statistics), figures, FIGURE_FORMATS)
     if table:
-        shown_blocks: list[Block] = [block for section in printed for block in (Heading(section.title, 3), section)]
+        blocks: list[Block] = [block for section in printed for block in (Heading(section.title, 3), section)]
         facts: dict[str, Any] = {"tables": [table_to_dict(section) for section in printed]}
     else:
-        shown_blocks = build_blocks(statistics, seconds)
+        blocks = build_blocks(statistics, seconds)
         facts = {**statistics.model_dump(mode="json"), "tables": [table_to_dict(section) for section in printed]}
-    deliver(render_tables(kind, shown_blocks, facts, printed, lambda: {} if table else build_figures(statistics)), out)
-
-
-def _save_figures(drawings: Mapping[str, Callable[[], Any]], folder: Path) -> None:
-    from editloupe.evals.report.figures import save
-
-    for name, draw in drawings.items():
-        figure = draw()
-        for suffix in FIGURE_FORMATS:
-            save(figure, folder / f"{name}.{suffix}")
-    tell(f"figures in {folder}")
+    drawings = {} if table else build_figures(statistics)
+    deliver_tables(kind, blocks, facts, printed, drawings, out)
 
 
 def compare(
@@ -126,7 +124,7 @@ def compare(
         )
     result = compare_settings(left, right, (left_settings, right_settings), mode)
     section = build_comparison_table(result)
-    deliver(render_tables(kind, build_comparison_blocks(result), result.model_dump(mode="json"), [section], dict), out)
+    deliver_tables(kind, build_comparison_blocks(result), result.model_dump(mode="json"), [section], {}, out)
 
 
 def _find_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, Any]]]:
@@ -177,55 +175,46 @@ def _read_statistics(runs: list[Path], missing: str, configuration: str | None, 
     return compute_figures(runs, cast("Missing", missing), configuration, rule)
 
 
-def render_tables(
+def deliver_tables(
     kind: str,
     blocks: list[Block],
     facts: dict[str, Any],
     sections: Sequence[PrintedTable],
-    drawings: Callable[[], Mapping[str, Any]],
-) -> str:
-    """Return the tables in a format."""
+    drawings: Mapping[str, Callable[[], Any]],
+    out: Path | None,
+) -> None:
+    """Write tables in a format to a file or to standard output. Text, Markdown and HTML have the blocks around them too."""
     if kind == "json":
-        return for_json(facts, 2) + "\n"
-    if kind in ("latex", "csv"):
+        deliver(for_json(facts, 2) + "\n", out)
+    elif kind in ("latex", "csv"):
         from editloupe.evals.report.table_formats import all_to_csv, all_to_latex
 
-        return (all_to_latex if kind == "latex" else all_to_csv)(sections)
-    if kind == "md":
-        from editloupe.evals.report.text_renderer import as_markdown
-
-        return as_markdown(blocks)
-    if kind == "html":
-        from editloupe.evals.report.html_renderer import as_html
-
-        return as_html(blocks, drawings(), "EdiVal-Agent", "Made by EditLoupe, `editloupe edival`.")
-    from editloupe.evals.report.text_renderer import as_text
-
-    return as_text(blocks, 160)
+        deliver((all_to_latex if kind == "latex" else all_to_csv)(sections), out)
+    elif kind == "html":
+        deliver(render_page(blocks, drawings, "EdiVal-Agent"), out)
+    else:
+        deliver(render_blocks(blocks, kind, out, WIDTH), out)
 
 
 ALONE = "lmm"
 """Folder of the LMM's run in the folder of the baselines."""
-JudgeAlone = Annotated[
-    JudgeOptions,
-    Only(
-        "judge",
-        "setup",
-        "set_values",
-        "base_url",
-        "rubrics",
-        "max_repairs",
-        "structured",
-        "written_reasoning",
-        "temperature",
-        "max_output_tokens",
-        "long_side",
-        "timeout",
-        "device",
-        *(field.name for field in fields(ModelOptions)),
-    ),
-]
-"""The model sees both pictures and has no tools."""
+WITHOUT_TOOLS = (
+    "judge",
+    "setup",
+    "set_values",
+    "base_url",
+    "rubrics",
+    "max_repairs",
+    "structured",
+    "written_reasoning",
+    "temperature",
+    "max_output_tokens",
+    "long_side",
+    "timeout",
+    "device",
+    *(field.name for field in fields(ModelOptions)),
+)
+"""Options of a judge that sees pictures and has no tools."""
 
 
 @expand_options
@@ -239,7 +228,7 @@ def baselines(
     columns: HumanColumns = None,
     meanings: HumanMap = None,
     out: Annotated[Path, typer.Option(help="Folder of the baselines. Run the same command again to continue.")],
-    judge: JudgeAlone,
+    judge: Annotated[JudgeOptions, Only(*WITHOUT_TOOLS)],
     clip: Annotated[
         str | None,
         typer.Option(
@@ -260,10 +249,7 @@ def baselines(
         Path | None, typer.Option(help="Also write the bar chart to this folder, as SVG and PNG.")
     ] = None,
     configuration: Annotated[str | None, typer.Option(help="The configuration, if the run has several.")] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(help="text, md, html, json, latex or csv. Default: by the suffix of --report, or text."),
-    ] = None,
+    format: Annotated[str | None, format_option(REPORT_FORMATS, out="--report")] = None,
     report: Annotated[Path | None, typer.Option(help="Output file of the tables. Default: standard output.")] = None,
     options: Annotated[BatchOptions, Without("as_json"), Default(concurrency=8)],
 ) -> int:
@@ -295,9 +281,9 @@ def baselines(
         printed = comparing.build_tables(comparison)
         drawings = comparing.build_figures(comparison)
         if figures:
-            _save_figures(drawings, figures)
+            save_figures(drawings, figures, FIGURE_FORMATS)
         facts = {**comparison.model_dump(mode="json"), "tables": [table_to_dict(section) for section in printed]}
-        deliver(render_tables(kind, comparing.build_blocks(comparison), facts, printed, lambda: drawings), report)
+        deliver_tables(kind, comparing.build_blocks(comparison), facts, printed, drawings, report)
 
     if not judge.spec:
         if not lmm:

@@ -13,7 +13,7 @@ import typer
 
 from editloupe._util.files import atomic_text_file
 from editloupe._util.text import number_of, verb
-from editloupe.cli.output import tell
+from editloupe.cli.output import RunFolder, tell
 from editloupe.cli.report import HumanColumns, HumanMap, read_label_files
 from editloupe.evals.runs.configurations import ALL, format_list, match_configurations
 from editloupe.evals.runs.export import tables as exports
@@ -28,7 +28,7 @@ FORMATS = ("jsonl", "csv", "parquet", "datasets", "inspect", "label-studio", "sf
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: RunFolder,
     format: Annotated[
         str, typer.Option("--format", help="jsonl, csv, parquet, datasets, inspect, label-studio or sft.")
     ] = "jsonl",

@@ -13,7 +13,7 @@ from editloupe._util.text import for_json, number_of
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Without, check_choice, expand_options
 from editloupe.cli.otel import Otel, send_spans
-from editloupe.cli.output import tell
+from editloupe.cli.output import AsJson, RunFolder, split_assignments, tell
 from editloupe.types import Mode, UserError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ WHERE, CHANGE = "Where the fork begins", "What changes at the step"
 
 @expand_options
 def fork(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: RunFolder,
     edit_id: Annotated[str, typer.Argument(help="The edit's id.")],
     judge: Annotated[JudgeOptions, Without("criteria")],
     *,
@@ -94,7 +94,7 @@ def fork(
         Path | None,
         typer.Option(help="Run that stores the fork. Default: the same run. A fork is never stored as a verdict."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     otel: Otel = False,
 ) -> int:
     """Continue a stored trace from one of its steps, with a change, and show the result next to the original.
@@ -127,7 +127,7 @@ def fork(
             again=again or (),
             pictures={
                 index: Path(file)
-                for index, file in _parse_assignments("--observation-picture", "I=FILE", observation_picture)
+                for index, file in split_assignments(observation_picture or (), "--observation-picture takes I=FILE")
             },
             other=_build_change(judge, wording or ()),
             parent=parent,
@@ -184,24 +184,14 @@ def _read_thought(text: str | None) -> str | None:
         raise UserError(f"the thought cannot be read from {text[1:]}: it is not UTF-8 text") from None
 
 
-def _parse_assignments(option: str, form: str, texts: Sequence[str] | None) -> list[tuple[str, str]]:
-    assignments = []
-    for text in texts or ():
-        index, equals, value = (part.strip() for part in text.partition("="))
-        if not (index and equals and value):
-            raise UserError(f'{option} takes {form}, not "{text}"')
-        assignments.append((index, value))
-    return assignments
-
-
 def _parse_call_boxes(texts: Sequence[str]) -> dict[int, tuple[float, ...]]:
-    form, boxes = "I=x1,y1,x2,y2, such as 1=40,30,110,80", {}
-    for index, value in _parse_assignments("--boxes", form, texts):
+    form, boxes = "--boxes takes I=x1,y1,x2,y2, such as 1=40,30,110,80", {}
+    for index, value in split_assignments(texts, form):
         try:
             numbers = tuple(float(part) for part in value.split(","))
             boxes[int(index)] = numbers
         except ValueError:
             numbers = ()
         if len(numbers) != 4 or not all(map(isfinite, numbers)):
-            raise UserError(f'--boxes takes {form}, not "{index}={value}"')
+            raise UserError(f'{form}, not "{index}={value}"')
     return boxes

@@ -13,7 +13,7 @@ from editloupe._util.text import for_json, format_command, number_of, one_line
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, protocol_of
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Help, Hidden, Only, Without, expand_options
-from editloupe.cli.output import choose_format, choose_width, deliver, tell
+from editloupe.cli.output import choose_format, deliver, format_option, render_blocks, tell
 from editloupe.cli.report import ConfigurationName
 from editloupe.evals.batch.stopping import INTERRUPTED
 from editloupe.types import UserError
@@ -58,7 +58,7 @@ class GateTestOptions:
 class GateOutputs:
     """The options about what is written."""
 
-    format: Annotated[str | None, typer.Option("--format", help="text, json, junit or md.")] = None
+    format: Annotated[str | None, format_option(FORMATS)] = None
     out: Annotated[
         list[Path] | None,
         typer.Option(help="Output file; .json, .xml and .md set the format. Repeatable. Default: standard output."),
@@ -221,7 +221,6 @@ def _print_power(
 def _write(result: GateResult, kinds: list[str], outputs: GateOutputs, allow_unsure: bool) -> None:
     """Write the answer in every format that was asked for, and the pictures."""
     from editloupe.evals.gate.blocks import as_junit, as_step_summary, gate_blocks, save_pictures
-    from editloupe.evals.report.text_renderer import as_text
 
     links = save_pictures(result, outputs.pictures, outputs.pictures_url) if outputs.pictures else {}
     for kind, out in zip(kinds, outputs.files, strict=True):
@@ -232,5 +231,5 @@ def _write(result: GateResult, kinds: list[str], outputs: GateOutputs, allow_uns
         elif kind == "md":
             text = as_step_summary(result, links)
         else:
-            text = as_text(tuple(gate_blocks(result)), choose_width(out, WIDTH))
+            text = render_blocks(tuple(gate_blocks(result)), kind, out, WIDTH)
         deliver(text, out)

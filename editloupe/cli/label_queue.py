@@ -11,7 +11,15 @@ import typer
 
 from editloupe._util.text import number_of, verb
 from editloupe.cli.output import tell
-from editloupe.cli.report import ConfigurationName, Human, HumanColumns, HumanMap, ProtocolName, read_label_files
+from editloupe.cli.report import (
+    ConfidenceMeasure,
+    ConfigurationName,
+    Human,
+    HumanColumns,
+    HumanMap,
+    ProtocolName,
+    read_label_files,
+)
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -37,13 +45,7 @@ def label_queue(
         ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draw.")] = 0,
-    by: Annotated[
-        str,
-        typer.Option(
-            "--by",
-            help="Measure of confidence: confidence, repeats, entropy, judges, claims, or auto (the first available).",
-        ),
-    ] = "auto",
+    by: ConfidenceMeasure = "auto",
     out: Annotated[
         Path | None, typer.Option(help="Output file (JSONL). Default: label_queue.jsonl in the run's folder.")
     ] = None,

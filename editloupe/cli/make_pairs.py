@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe._util.text import format_command, number_of, one_line, verb
+from editloupe.cli.compare import read_tables
 from editloupe.cli.options import check_choice
-from editloupe.cli.output import tell
+from editloupe.cli.output import split_assignments, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.preferences.pairs import OpenPair, PairAnswers, PairCounts
-    from editloupe.evals.stats.scores.run_table import RunTable
 
 WHICH, PEOPLE = "Which pairs", "What people decide"
 _WAITING = {
@@ -116,7 +116,9 @@ def pairs(
     _check_output(out, open_pairs_file(out))
     settings = DrawSettings(
         dimensions=tuple(dimension or ()),
-        criteria=_parse_criteria(criterion or ()),
+        criteria=dict(
+            split_assignments(criterion or (), "--criterion takes DIMENSION=CRITERION, such as VC=visual_consistency")
+        ),
         margin=margin,
         per_source=per_source,
         seed=seed,
@@ -124,7 +126,7 @@ def pairs(
         rule=check_choice("--agreement", agreement, RULES),
         within_model=within_model,
     )
-    tables = _read_tables(runs, configuration or (), rationales)
+    tables = read_tables(runs, None, configuration or (), split=rationales)
     for table in {str(table.folder): table for table in tables}.values():
         for sentence in table.notes:
             tell(f"{table.name}: {sentence}")
@@ -173,28 +175,6 @@ def _check_output(out: Path, opened: Path) -> None:
         raise UserError(f"--out is a .jsonl file, not {out.name}")
     if out.exists() and not opened.exists():
         raise UserError(f"{out} is there and was not written by this command; name another file")
-
-
-def _parse_criteria(texts: Sequence[str]) -> dict[str, str]:
-    criteria = {}
-    for text in texts:
-        dimension, equals, criterion = (part.strip() for part in text.partition("="))
-        if not (dimension and equals and criterion):
-            raise UserError(f'--criterion is DIMENSION=CRITERION, such as VC=visual_consistency, not "{text}"')
-        criteria[dimension] = criterion
-    return criteria
-
-
-def _read_tables(runs: Sequence[Path], configurations: Sequence[str], rationales: bool) -> list[RunTable]:
-    from editloupe.evals.stats.scores.run_table import read_run_table
-
-    if len(runs) == 1 and rationales and len(configurations) > 1:
-        return [read_run_table(runs[0], None, name) for name in configurations]
-    if len(configurations) not in (0, 1, len(runs)):
-        raise UserError(f"--configuration is given once for all runs or once for each of the {len(runs)}")
-    names: list[str | None] = list(configurations) or [None]
-    names = names * len(runs) if len(names) == 1 else names
-    return [read_run_table(run, None, name) for run, name in zip(runs, names, strict=True)]
 
 
 def _print_counts(counts: dict[str, PairCounts], pairs: Sequence[OpenPair], written: int, by: str, out: Path) -> None:

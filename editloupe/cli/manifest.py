@@ -12,7 +12,7 @@ import typer
 
 from editloupe._util.text import for_json, number_of
 from editloupe.cli.options import check_choice
-from editloupe.cli.output import choose_width, tell
+from editloupe.cli.output import AsJson, choose_width, tell
 from editloupe.evals.manifests import layouts
 from editloupe.rubrics.registry import DEFAULT, find_paper
 from editloupe.rubrics.registry import get_protocol as find_protocol
@@ -28,6 +28,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+SampleLayout = Annotated[
+    str, typer.Option("--layout", help=f"Manifest field naming: {' or '.join(layouts.sample_layouts())}.")
+]
+
 
 @app.callback()
 def group() -> None:
@@ -40,11 +44,9 @@ def stats(
         list[Path],
         typer.Argument(help=".jsonl, .csv or .parquet files, or folders. Several are compared side by side."),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="Folder for figures, as PNG and SVG.")] = None,
-    layout: Annotated[
-        str, typer.Option(help=f"Manifest field naming: {' or '.join(layouts.sample_layouts())}.")
-    ] = layouts.PLAIN,
+    layout: SampleLayout = layouts.PLAIN,
     protocol: Annotated[
         str | None,
         typer.Option(help=f"Protocol whose type names are used. Default: the layout's, or {DEFAULT.name}."),

@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import expand_options
+from editloupe.cli.options import SERVING, expand_options, token_option
 from editloupe.servers.mcp.settings import McpSettings
 from editloupe.types import UserError
-
-SERVING = "The server"
 
 
 @expand_options
@@ -35,15 +33,7 @@ def mcp(
             rich_help_panel=SERVING,
         ),
     ] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="EDITLOUPE_MCP_TOKEN",
-            show_envvar=True,
-            help="Token that HTTP requests must send, at least 16 characters. Default: generated.",
-            rich_help_panel=SERVING,
-        ),
-    ] = None,
+    token: Annotated[str | None, token_option("EDITLOUPE_MCP_TOKEN", "HTTP requests")] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Store verdicts, steps and pictures in this run folder.", rich_help_panel=SERVING),

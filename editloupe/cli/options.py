@@ -18,6 +18,7 @@ from typer.models import OptionInfo
 
 from editloupe.agent.spec_names import CASCADE, PANEL, RULES
 from editloupe.agent.specs import format_specs
+from editloupe.cli.output import split_assignments
 from editloupe.types import Box, UserError
 
 if TYPE_CHECKING:
@@ -293,6 +294,29 @@ class ToolOptions:
         return replace(ToolSettings.from_environment(), **{**self.values(), **changes})
 
 
+SERVING = "The server"
+Host = Annotated[str, typer.Option("--host", help="Address to listen on.", rich_help_panel=SERVING)]
+Port = Annotated[
+    int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.", rich_help_panel=SERVING)
+]
+
+
+def token_option(variable: str, sender: str) -> Any:
+    """Return the option `--token` of a server.
+
+    Args:
+        variable: The environment variable with the token.
+        sender: What must send the token.
+    """
+    return typer.Option(
+        "--token",
+        envvar=variable,
+        show_envvar=True,
+        help=f"Token that {sender} must send, at least 16 characters. Default: generated at each start.",
+        rich_help_panel=SERVING,
+    )
+
+
 def parse_boxes(texts: Sequence[str]) -> tuple[Box, ...]:
     """Parse boxes written as x1,y1,x2,y2."""
     boxes = []
@@ -309,11 +333,8 @@ def parse_boxes(texts: Sequence[str]) -> tuple[Box, ...]:
 def parse_images(texts: Sequence[str]) -> dict[str, tuple[Path, ...]]:
     """Parse pictures written as ROLE=FILE. A role may be repeated."""
     images: dict[str, tuple[Path, ...]] = {}
-    for text in texts:
-        role, equals, name = text.partition("=")
-        if not equals or not role.strip() or not name.strip():
-            raise UserError(f'"{text}" is not ROLE=FILE; write for instance --image annotated=marked.png')
-        images[role.strip()] = (*images.get(role.strip(), ()), Path(name.strip()))
+    for role, name in split_assignments(texts, "--image takes ROLE=FILE, such as annotated=marked.png"):
+        images[role] = (*images.get(role, ()), Path(name))
     return images
 
 

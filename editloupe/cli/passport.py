@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe._util.text import for_json, one_line
-from editloupe.cli.output import choose_format, deliver, tell
+from editloupe.cli.output import choose_format, deliver, format_option, tell
 from editloupe.cli.report import ConfigurationName, ProtocolName
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.stats.scores.passport import Passport
 
+FORMATS = ("text", "json")
+
 
 def passport(
     first: Annotated[Path, typer.Argument(help="A run folder, or the JSON of a report.")],
     second: Annotated[Path, typer.Argument(help="Another one.")],
-    format: Annotated[str | None, typer.Option("--format", help="text or json.")] = None,
+    format: Annotated[str | None, format_option(FORMATS, out=None)] = None,
     protocol: ProtocolName = None,
     configuration: ConfigurationName = None,
 ) -> int:
@@ -28,7 +30,7 @@ def passport(
 
     Example: editloupe passport runs/gpt runs/gemini
     """
-    kind = choose_format(format, None, ("text", "json"))
+    kind = choose_format(format, None, FORMATS)
     from editloupe.evals.stats.scores.passport import compare_passports, describe_counts
 
     own, other = (_read(path, protocol, configuration) for path in (first, second))

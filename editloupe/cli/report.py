@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe._util.text import for_json, number_of
-from editloupe.cli.output import REPORT_FORMATS, choose_format, deliver, tell
+from editloupe.cli.output import (
+    REPORT_FORMATS,
+    Out,
+    choose_format,
+    deliver,
+    format_option,
+    render_page,
+    split_assignments,
+    tell,
+)
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -68,6 +77,18 @@ EveryConfiguration = Annotated[
     ),
 ]
 
+Queues = Annotated[
+    list[Path] | None,
+    typer.Option("--queue", help="A label queue that drew the labelled edits. Default: the run's own. Repeatable."),
+]
+ConfidenceMeasure = Annotated[
+    str,
+    typer.Option(
+        "--by",
+        help="Measure of confidence: confidence, repeats, entropy, judges, claims, or auto (the first available).",
+    ),
+]
+
 
 def _tell_no_effect(value: int | None) -> None:
     if value is not None:
@@ -81,11 +102,8 @@ Seed = Annotated[int | None, typer.Option("--seed", hidden=True, callback=_tell_
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders. Several runs make a leaderboard.")],
-    format: Annotated[
-        str | None,
-        typer.Option("--format", help="text, md, html, json, latex or csv. Default: by the suffix of --out, or text."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
+    format: Annotated[str | None, format_option(REPORT_FORMATS)] = None,
+    out: Out = None,
     by: Annotated[
         list[str] | None,
         typer.Option(
@@ -165,7 +183,7 @@ def report(
         raise UserError(f'--absent is count or leave-out, not "{absent}"')
     if as_published and (intervals or unjudged == "worst"):
         raise UserError("--as-published goes without --intervals and --unjudged: the script knows neither")
-    changes = _read_rules(rules or ())
+    changes = dict(split_assignments(rules or (), "--rule takes NAME=VALUE"))
     label_files = read_label_files(human, columns, meanings)
     from editloupe.evals.labels.human import load_human_labels
     from editloupe.evals.report import build_leaderboard, build_report
@@ -230,7 +248,7 @@ def report(
     if figures is not None:
         from editloupe.evals.report.report_figures import build_figures
 
-        tell(f"{number_of(save_figures(build_figures(result), figures), 'figure')} in {figures}")
+        save_figures(build_figures(result), figures)
     if kind == "text" and out is None:
         _print(result)
         return
@@ -252,17 +270,6 @@ def read_label_files(
 
     named, meant = parse_columns(columns or (), FIELDS), parse_meanings(meanings or ())
     return [LabelFile(path, named, meant) for path in human]
-
-
-def _read_rules(texts: Sequence[str]) -> dict[str, str]:
-    """Return the values of rules by name, from texts NAME=VALUE."""
-    changes = {}
-    for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not (name and equals and value):
-            raise UserError(f'--rule is NAME=VALUE, not "{text}"')
-        changes[name] = value
-    return changes
 
 
 def _find_queue(table: RunTable, queues: Sequence[Path]) -> LabelQueue | None:
@@ -318,16 +325,12 @@ def _markdown(result: Report | Leaderboard, out: Path | None) -> str:
 
 
 def _html(result: Report | Leaderboard, out: Path | None) -> str:
-    from importlib.metadata import version
-
-    from editloupe.evals.report.html_renderer import as_html
     from editloupe.evals.report.report_blocks import build_blocks
     from editloupe.evals.report.report_figures import build_figures
     from editloupe.evals.report.report_records import Report as OneReport
 
     title = f"{result.run} – EditLoupe report" if isinstance(result, OneReport) else "EditLoupe leaderboard"
-    made_by = f"Made by EditLoupe {version('editloupe')}."
-    return as_html(build_blocks(result), build_figures(result), title, made_by)
+    return render_page(build_blocks(result), build_figures(result), title)
 
 
 def _json(result: Report | Leaderboard, out: Path | None) -> str:
@@ -372,15 +375,15 @@ _RENDERERS: dict[str, Callable[[Report | Leaderboard, Path | None], str]] = {
 }
 
 
-def save_figures(figures: Mapping[str, Draw], folder: Path) -> int:
-    """Draw figures and write them to a folder in every format; return their number."""
+def save_figures(figures: Mapping[str, Draw], folder: Path, formats: Sequence[str] = FIGURE_FORMATS) -> None:
+    """Draw figures, write them to a folder in every format, and print their number."""
     from editloupe.evals.report.figures import save
 
     for name, draw in figures.items():
         figure = draw()
-        for kind in FIGURE_FORMATS:
+        for kind in formats:
             save(figure, folder / f"{_file_name(name)}.{kind}")
-    return len(figures)
+    tell(f"{number_of(len(figures), 'figure')} in {folder}")
 
 
 def _file_name(name: str) -> str:

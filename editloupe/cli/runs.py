@@ -8,20 +8,19 @@ from typing import Annotated
 import typer
 
 from editloupe._util.text import number_of, one_line, verb
-from editloupe.cli.output import tell
+from editloupe.cli.output import AsJson, RunFolder, tell
 from editloupe.evals.runs.merging import merge_runs as merge_runs
 from editloupe.evals.runs.pruning import prune as prune_run
 from editloupe.evals.runs.summary import RunInfo, run_info
 from editloupe.types import UserError
 
 app = typer.Typer(no_args_is_help=True, help="Inspect, merge and prune runs.")
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 
 
 @app.command()
 def info(
     run: RunFolder,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Summarize a run: edits by model, configurations, cost and disk space.
 

@@ -8,33 +8,20 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import Visible, expand_options
+from editloupe.cli.options import SERVING, Host, Port, Visible, expand_options, token_option
 from editloupe.servers.reward.settings import DEADLINE, PORT, RewardServerSettings
 from editloupe.types import UserError
 
-SERVING, LIMITS = "The server", "Limits"
+LIMITS = "Limits"
 
 
 @expand_options
 def serve(
     judge: Annotated[JudgeOptions, Visible("max_memory")],
     *,
-    host: Annotated[
-        str,
-        typer.Option(help="Address to listen on.", rich_help_panel=SERVING),
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.", rich_help_panel=SERVING)
-    ] = PORT,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="EDITLOUPE_SERVE_TOKEN",
-            show_envvar=True,
-            help="Token that requests must send, at least 16 characters. Default: generated.",
-            rich_help_panel=SERVING,
-        ),
-    ] = None,
+    host: Host = "127.0.0.1",
+    port: Port = PORT,
+    token: Annotated[str | None, token_option("EDITLOUPE_SERVE_TOKEN", "requests")] = None,
     no_token: Annotated[
         bool,
         typer.Option(

@@ -17,11 +17,12 @@ from editloupe._util.text import for_json, one_line
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.cli.completion import load_table
 from editloupe.cli.judge_options import RETRY, TOOLS, describe_values, option_of, set_keys
-from editloupe.cli.output import choose_format
+from editloupe.cli.output import choose_format, format_option
 from editloupe.judge.settings import JudgeSettings, find_setup, setup_names
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError
 
+FORMATS = ("text", "json")
 NARROW = 140
 """Columns below which a table shows key, default and meaning only."""
 WIDE = 200
@@ -92,13 +93,13 @@ class HiddenOption:
 
 def settings(
     key: Annotated[str | None, typer.Argument(help="A key or an option, such as max_turns or price.")] = None,
-    format: Annotated[str | None, typer.Option("--format", help="text or json.")] = None,
+    format: Annotated[str | None, format_option(FORMATS, out=None)] = None,
 ) -> None:
     """List the settings of a judge, for `--set KEY=VALUE`, and the options that `--help` does not list.
 
     Example: editloupe settings tells
     """
-    kind = choose_format(format, None, ("text", "json"))
+    kind = choose_format(format, None, FORMATS)
     rows_of_settings, hidden = list_settings(), list_hidden_options()
     if key is not None:
         rows_of_settings, hidden = _find(key, rows_of_settings, hidden)

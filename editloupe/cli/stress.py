@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
@@ -21,7 +21,7 @@ from editloupe.cli.ablate import add_forecasts, format_forecasts, tell_stop
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, ManifestFile, protocol_of
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import JUDGING, Without, check_choice, expand_options
-from editloupe.cli.output import choose_format, choose_width, tell
+from editloupe.cli.output import choose_format, format_option, render_blocks, render_page, split_assignments, tell
 from editloupe.evals.manifests.layouts import PLAIN
 from editloupe.evals.manifests.pairs import holds_pairs, load_pairs
 from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, find_pair_rules, find_protocol, list_pair_layouts
@@ -68,9 +68,7 @@ def stress(
         ),
     ] = None,
     which: EditOptions,
-    format: Annotated[
-        str | None, typer.Option("--format", help="Format of the result: text, json, md or html.")
-    ] = None,
+    format: Annotated[str | None, format_option(FORMATS, out=None)] = None,
     options: Annotated[BatchOptions, Without("keep", "replace", "only")],
 ) -> int:
     """Judge variants of edits whose right answer is known relative to the original, and count wrong answers.
@@ -128,7 +126,7 @@ def stress(
     from editloupe.evals.stress.results import measure_stress
 
     result = measure_stress(out, [item for item, _ in judged], keys, chosen, roles, repeats)
-    sys.stdout.write(_RENDERERS[kind](result, out))
+    sys.stdout.write(_render(result, kind, out))
     unjudged = sum(
         sum(share.unjudged.values())
         for row in result.judges
@@ -188,13 +186,8 @@ def _list_pairs(file: Path, which: EditOptions, protocol: str | None) -> Edits:
 def _read_roles(texts: Sequence[str]) -> Mapping[str, Role]:
     from editloupe.evals.stress.variants import ROLES, Role
 
-    roles = dict(ROLES)
-    for text in texts:
-        criterion, equals, name = text.partition("=")
-        if not (criterion and equals) or name not in list(Role):
-            raise UserError(f'--role takes CRITERION=ROLE with the roles {", ".join(Role)}, not "{text}"')
-        roles[criterion] = Role(name)
-    return roles
+    named = split_assignments(texts, "--role takes CRITERION=ROLE, such as style=other")
+    return {**ROLES, **{criterion: Role(check_choice("--role", name, list(Role))) for criterion, name in named}}
 
 
 def _list_judges(
@@ -296,33 +289,13 @@ def _print_ending(endings: Sequence[Ending | None], out: Path, unjudged: int) ->
     return 0 if complete and not unjudged else 3
 
 
-def _text(result: Stress, out: Path) -> str:
-    from editloupe.evals.report.text_renderer import as_text
-    from editloupe.evals.stress.results import stress_blocks
-
-    return as_text(tuple(stress_blocks(result, str(out))), choose_width(None, WIDTH))
-
-
-def _markdown(result: Stress, out: Path) -> str:
-    from editloupe.evals.report.text_renderer import as_markdown
-    from editloupe.evals.stress.results import stress_blocks
-
-    return as_markdown(tuple(stress_blocks(result, str(out))))
-
-
-def _html(result: Stress, out: Path) -> str:
-    from importlib.metadata import version
-
-    from editloupe.evals.report.html_renderer import as_html
+def _render(result: Stress, kind: str, run: Path) -> str:
+    """Return the result in a format."""
     from editloupe.evals.stress.results import stress_blocks, stress_figure
 
-    blocks = tuple(stress_blocks(result, str(out), figure=True))
-    title = f"{result.run} – stress test"
-    return as_html(blocks, stress_figure(result), title, f"Made by EditLoupe {version('editloupe')}.")
-
-
-def _json(result: Stress, out: Path) -> str:
-    return for_json(result.model_dump(mode="json"), 2) + "\n"
-
-
-_RENDERERS: dict[str, Callable[[Any, Path], str]] = {"text": _text, "json": _json, "md": _markdown, "html": _html}
+    if kind == "json":
+        return for_json(result.model_dump(mode="json"), 2) + "\n"
+    blocks = tuple(stress_blocks(result, str(run), figure=kind == "html"))
+    if kind == "html":
+        return render_page(blocks, stress_figure(result), f"{result.run} – stress test")
+    return render_blocks(blocks, kind, None, WIDTH)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -20,18 +19,12 @@ def studio(
             help="Run folders, a folder of runs, a manifest to label, or a benchmark that `make` is building.",
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8642,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="EDITLOUPE_STUDIO_TOKEN",
-            help="Token that the browser must send, at least 16 characters. Default: generated at each start.",
-            show_envvar=True,
-        ),
-    ] = None,
+    port: o.Port = 8642,
+    host: o.Host = "127.0.0.1",
+    token: Annotated[str | None, o.token_option("EDITLOUPE_STUDIO_TOKEN", "the browser")] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A further host name of this machine. Repeatable.")
+        list[str] | None,
+        typer.Option(help="A further host name of this machine. Repeatable.", rich_help_panel=o.SERVING),
     ] = None,
     judge_spec: o.JudgeSpec = None,
     base_url: Annotated[
@@ -95,13 +88,15 @@ def studio(
         raise UserError(
             "--rubric goes with a manifest to label; a run is labelled by the rubrics that its judge was asked"
         )
+    if missing := [path for path in queue or () if not path.is_file()]:
+        raise UserError(f"the queue was not found at {missing[0]}")
     settings = StudioSettings(
         runs=tuple(runs or ()),
         out=out,
         labels=labels,
         pairs=tuple(pairs or ()),
         allow_outside=allow_outside,
-        queues=_there(queue or ()),
+        queues=tuple(queue or ()),
         protocol=protocol,
         rubrics=tuple(rubrics or ()),
         host=host,
@@ -116,10 +111,3 @@ def studio(
     except ImportError as error:
         raise UserError(f"the studio needs {error.name}: pip install '.[studio]'") from None
     return serve(settings, open_browser)
-
-
-def _there(queues: Iterable[Path]) -> tuple[Path, ...]:
-    for path in queues:
-        if not path.is_file():
-            raise UserError(f"the queue was not found at {path}")
-    return tuple(queues)

@@ -14,7 +14,7 @@ import typer
 
 from editloupe._util.files import atomic_text_file
 from editloupe._util.text import for_csv, for_json, one_line
-from editloupe.cli.output import choose_width, tell
+from editloupe.cli.output import Out, choose_format, choose_width, format_option, tell
 from editloupe.cli.report import Human, HumanColumns, HumanMap, read_label_files
 from editloupe.types import UserError
 
@@ -58,9 +58,9 @@ def traces(
     human: Human = None,
     columns: HumanColumns = None,
     meanings: HumanMap = None,
-    format: Annotated[str | None, typer.Option("--format", help="text, json or csv.")] = None,
+    format: Annotated[str | None, format_option(FORMATS)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
+    out: Out = None,
 ) -> None:
     """Search traces with a filter. docs/reference/filters.md describes the filter language.
 
@@ -74,9 +74,7 @@ def traces(
 
     Example: editloupe traces runs/gpt --where 'label = "Over Modification" and tool("zoom_in_image") = 0' --stats
     """
-    kind = "json" if as_json else format or "text"
-    if kind not in FORMATS:
-        raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{kind}"')
+    kind = choose_format("json" if as_json else format, out, FORMATS)
     from editloupe.evals.traces import find_traces
 
     files = read_label_files(human, columns, meanings)

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import Annotated
 
 from editloupe._util.text import for_json
-from editloupe.cli.output import choose_format, choose_width, deliver, tell
-from editloupe.cli.report import ConfigurationName, Human, HumanColumns, HumanMap, ProtocolName, read_label_files
-
-if TYPE_CHECKING:
-    from editloupe.evals.report.block_types import Block
-    from editloupe.evals.report.report_figures import Draw
+from editloupe.cli.output import Out, RunFolder, choose_format, deliver, format_option, render_blocks, render_page, tell
+from editloupe.cli.report import (
+    ConfigurationName,
+    Human,
+    HumanColumns,
+    HumanMap,
+    ProtocolName,
+    Queues,
+    read_label_files,
+)
 
 FORMATS = ("text", "md", "html", "json")
 
 
 def trust(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: RunFolder,
     human: Human = None,
     columns: HumanColumns = None,
     meanings: HumanMap = None,
-    format: Annotated[
-        str | None,
-        typer.Option("--format", help="text, md, html or json. Default: by the suffix of --out, or text."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
-    queue: Annotated[
-        list[Path] | None,
-        typer.Option("--queue", help="A label queue that drew the labelled edits. Default: the run's own. Repeatable."),
-    ] = None,
+    format: Annotated[str | None, format_option(FORMATS)] = None,
+    out: Out = None,
+    queue: Queues = None,
     protocol: ProtocolName = None,
     configuration: ConfigurationName = None,
 ) -> None:
@@ -62,20 +57,7 @@ def trust(
         return
     blocks = tuple(trust_blocks(summary, table.titles, str(run), configuration or ""))
     if kind == "html":
-        deliver(_format_html(blocks, build_trust_figure(summary, table.titles), summary.run), out)
-    elif kind == "md":
-        from editloupe.evals.report.text_renderer import as_markdown
-
-        deliver(as_markdown(blocks), out)
+        title = f"{summary.run} – how far to trust it"
+        deliver(render_page(blocks, build_trust_figure(summary, table.titles), title), out)
     else:
-        from editloupe.evals.report.text_renderer import WIDTH, as_text
-
-        deliver(as_text(blocks, choose_width(out, WIDTH)), out)
-
-
-def _format_html(blocks: tuple[Block, ...], drawings: dict[str, Draw], name: str) -> str:
-    from importlib.metadata import version
-
-    from editloupe.evals.report.html_renderer import as_html
-
-    return as_html(blocks, drawings, f"{name} – how far to trust it", f"Made by EditLoupe {version('editloupe')}.")
+        deliver(render_blocks(blocks, kind, out), out)

@@ -18,7 +18,7 @@ from editloupe._util.files import atomic_text_file, write_bytes
 from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import ASKING, Only, expand_options
-from editloupe.cli.output import choose_format, choose_width, deliver, tell
+from editloupe.cli.output import Out, Quiet, RunFolder, choose_format, deliver, format_option, render_blocks, tell
 from editloupe.cli.report import EveryConfiguration, ProtocolName
 from editloupe.types import UserError
 
@@ -37,12 +37,10 @@ EVERY = 20
 
 @expand_options
 def verify(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: RunFolder,
     *,
-    format: Annotated[
-        str | None, typer.Option("--format", help="text, md or json. Default: by the suffix of --out, or text.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Output file. Default: standard output.")] = None,
+    format: Annotated[str | None, format_option(FORMATS)] = None,
+    out: Out = None,
     crops: Annotated[
         Path | None, typer.Option(help="Folder for a picture of the evidence of every contradicted claim.")
     ] = None,
@@ -69,7 +67,7 @@ def verify(
     concurrency: Annotated[
         int | None, typer.Option(min=1, help="Edits that are checked at a time. Default: one per processor, at most 4.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     protocol: ProtocolName = None,
     configuration: EveryConfiguration = None,
 ) -> int:
@@ -100,15 +98,15 @@ def verify(
         progress = _Progress(opened, questions, quiet)
         stopped = ""
         try:
-            for one in verifier.verify(questions):
-                record = None
-                if one.counts is not None:
-                    record = store.find_record(one.unit.name, one.unit.asked, one.unit.repeat, one.unit.finished_at)
-                tally.add(one, record)
+            for checked in verifier.verify(questions):
+                record, unit = None, checked.unit
+                if checked.counts is not None:
+                    record = store.find_record(unit.name, unit.asked, unit.repeat, unit.finished_at)
+                tally.add(checked, record)
                 if record is not None and kind == "json":
-                    spool.write(for_json(_describe(one.unit, record)) + "\n")
-                if record is not None and crops is not None and one.counts and one.counts.contradicted:
-                    _write_crops(verifier.cut_evidence(one, record), crops)
+                    spool.write(for_json(_describe(unit, record)) + "\n")
+                if record is not None and crops is not None and checked.counts and checked.counts.contradicted:
+                    _write_crops(verifier.cut_evidence(checked, record), crops)
                 progress.tick()
         except OverBudget as error:
             stopped = f"stopped: {error}. Continue with a higher cap, nothing is asked twice"
@@ -189,7 +187,6 @@ def _write_crops(crops: Iterator[tuple[str, Any]], folder: Path) -> None:
 
 
 def _print(result: Verification, kind: str, out: Path | None, spool: IO[str], folder: str, short_name: str) -> None:
-    from editloupe.evals.report.text_renderer import as_markdown, as_text
     from editloupe.evals.verify.results import verification_blocks
 
     if kind == "json":
@@ -201,7 +198,7 @@ def _print(result: Verification, kind: str, out: Path | None, spool: IO[str], fo
             tell(f"written to {out}")
         return
     blocks = tuple(verification_blocks(result, folder, short_name))
-    deliver(as_markdown(blocks) if kind == "md" else as_text(blocks, choose_width(out, WIDTH)), out)
+    deliver(render_blocks(blocks, kind, out, WIDTH), out)
 
 
 def _format_json(result: Verification, spool: IO[str]) -> Iterator[str]:

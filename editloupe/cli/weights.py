@@ -14,7 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from editloupe._util.text import for_json
-from editloupe.cli.output import tell
+from editloupe.cli.output import AsJson, tell
 from editloupe.tools.models.weights import (
     ModelWeights,
     WeightsMissing,
@@ -33,7 +33,7 @@ Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of `e
 @app.command("list")
 def list_weights(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Show these models in detail.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the weights of all models, and which of them are on this machine.
 

@@ -140,7 +140,7 @@ def test_of_a_picture_that_was_made_again_the_last_form_counts_and_is_told(place
     ("given", "sentence"),
     [
         ([], "there is nothing to judge"),
-        (["--results", "outputs"], "is not MODEL=FOLDER"),
+        (["--results", "outputs"], "--results takes MODEL=FOLDER"),
         (["--results", "all=OUT/all", "--results", "all=OUT/half"], "names all twice"),
         (["--results", "a/b=OUT/all"], "holds a slash"),
         (["--results", "al=OUT/al"], "is not a folder of results of al"),

@@ -124,7 +124,7 @@ def test_a_missing_output_reaches_the_script_as_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--rule", "rounding"], '--rule is NAME=VALUE, not "rounding"'),
+        (["--rule", "rounding"], '--rule takes NAME=VALUE, not "rounding"'),
         (["--rule", "wiseedit.colour=1"], 'there is no rule "wiseedit.colour" here; there are: wiseedit.rounding'),
         (["--rule", "wiseedit.rounding=2"], 'wiseedit.rounding is metric or none, not "2"'),
         (["--as-published", "--intervals"], "--as-published goes without --intervals"),
