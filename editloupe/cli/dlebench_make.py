@@ -38,6 +38,15 @@ MaxCost = Annotated[
     typer.Option("--max-cost", min=0, help="Limit for the whole folder, in US dollars.", rich_help_panel=LIMITS),
 ]
 
+JudgePrice = Annotated[
+    str | None,
+    typer.Option(
+        "--price",
+        help="Price of the judge: INPUT,OUTPUT[,CACHED] in US dollars per million tokens.",
+        rich_help_panel=LIMITS,
+    ),
+]
+
 
 @expand_options
 def dlebench(
@@ -92,12 +101,7 @@ def dlebench(
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N questions.")] = None,
     concurrency: Concurrency = 8,
     max_cost: MaxCost = None,
-    price: Annotated[
-        str | None,
-        typer.Option(
-            help="Price of the judge: INPUT,OUTPUT[,CACHED] in US dollars per million tokens.", rich_help_panel=LIMITS
-        ),
-    ] = None,
+    price: JudgePrice = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -350,9 +354,7 @@ def sizes(
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples of each manifest.")] = None,
     concurrency: Concurrency = 8,
     max_cost: MaxCost = None,
-    price: Annotated[
-        str | None, typer.Option(help="INPUT,OUTPUT[,CACHED] in US dollars per million tokens.", rich_help_panel=LIMITS)
-    ] = None,
+    price: JudgePrice = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,

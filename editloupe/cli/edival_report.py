@@ -61,7 +61,9 @@ def report(
     ] = None,
     alpha: Annotated[
         str,
-        typer.Option(help="EdiVal-IF of a turn: share of pictures (Tables 3, 16) or mean over types (Section O.4)."),
+        typer.Option(
+            help="EdiVal-IF of a turn: share (of pictures, Tables 3, 16) or types (mean over types, Section O.4)."
+        ),
     ] = "share",
     latency: Annotated[
         list[str] | None,

@@ -13,7 +13,7 @@ import typer
 
 from editloupe._util.files import atomic_text_file
 from editloupe._util.text import number_of, verb
-from editloupe.cli.output import RunFolder, tell
+from editloupe.cli.output import RunFolder, choose_format, format_option, tell
 from editloupe.cli.report import HumanColumns, HumanMap, read_label_files
 from editloupe.evals.runs.configurations import ALL, format_list, match_configurations
 from editloupe.evals.runs.export import tables as exports
@@ -24,14 +24,13 @@ from editloupe.types import UserError
 if TYPE_CHECKING:
     from editloupe.evals.labels.label_files import LabelFile
 
+SUFFIXES = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet", ".eval": "inspect"}
 FORMATS = ("jsonl", "csv", "parquet", "datasets", "inspect", "label-studio", "sft")
 
 
 def export(
     run: RunFolder,
-    format: Annotated[
-        str, typer.Option("--format", help="jsonl, csv, parquet, datasets, inspect, label-studio or sft.")
-    ] = "jsonl",
+    format: Annotated[str | None, format_option(FORMATS)] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -68,28 +67,27 @@ def export(
 
     Example: editloupe export runs/gpt --format sft --where 'label = human and repairs = 0' --out training
     """
-    if format not in FORMATS:
-        raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{format}"')
-    if images and format not in ("datasets", "label-studio"):
+    kind = choose_format(format, out, FORMATS, SUFFIXES)
+    if images and kind not in ("datasets", "label-studio"):
         raise UserError("--images goes with --format datasets or label-studio")
-    if (where or human) and format != "sft":
+    if (where or human) and kind != "sft":
         raise UserError("--where and --human go with --format sft")
     labels = read_label_files(human, columns, meanings)
-    if out is None and format not in exports.TEXT_FORMATS:
-        raise UserError(f"--format {format} needs --out")
-    if format == "inspect" and out is not None and out.suffix not in (".eval", ""):
+    if out is None and kind not in exports.TEXT_FORMATS:
+        raise UserError(f"--format {kind} needs --out")
+    if kind == "inspect" and out is not None and out.suffix not in (".eval", ""):
         raise UserError(f"inspect view knows its logs by their names: call it {out.with_suffix('.eval').name}")
     with Run.open(run) as opened:
-        if format == "inspect" and out is not None:
+        if kind == "inspect" and out is not None:
             count = to_inspect(opened, out, configuration)
-        elif format == "label-studio" and out is not None:
+        elif kind == "label-studio" and out is not None:
             _write_label_studio(opened, out, images, configuration)
             return
-        elif format == "sft" and out is not None:
+        elif kind == "sft" and out is not None:
             _write_training_data(opened, out, where, labels, _find_configuration(opened, configuration))
             count = None
         else:
-            count = _write_rows(opened, format, out, images, _find_configuration(opened, configuration))
+            count = _write_rows(opened, kind, out, images, _find_configuration(opened, configuration))
         damage = opened.damage.sentences()
     if out is not None and count is not None:
         tell(f"{number_of(count, 'row')} in {out}")
@@ -124,15 +122,15 @@ def _find_configuration(run: Run, wanted: str | None) -> str | None:
     return fitting[0].name
 
 
-def _write_rows(run: Run, format: str, out: Path | None, images: bool, configuration: str | None) -> int:
+def _write_rows(run: Run, kind: str, out: Path | None, images: bool, configuration: str | None) -> int:
     from editloupe.evals.traces.trace_search import search_run
 
     with search_run(run) as people:
-        if write := exports.TEXT_FORMATS.get(format):
+        if write := exports.TEXT_FORMATS.get(kind):
             with nullcontext(sys.stdout) if out is None else atomic_text_file(out) as file:
                 return write(run, file, configuration, people.consensus)
         assert out is not None  # checked before the run was opened
-        if format == "parquet":
+        if kind == "parquet":
             return exports.to_parquet(run, out, configuration, people.consensus)
         return exports.to_datasets(run, out, images, configuration, people.consensus)
 

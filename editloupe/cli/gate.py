@@ -13,7 +13,7 @@ from editloupe._util.text import for_json, format_command, number_of, one_line
 from editloupe.cli.batch import TOOL_MEMORY, BatchOptions, EditOptions, protocol_of
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import Help, Hidden, Only, Without, expand_options
-from editloupe.cli.output import choose_format, deliver, format_option, render_blocks, tell
+from editloupe.cli.output import SUFFIXES, choose_format, deliver, format_option, render_blocks, tell
 from editloupe.cli.report import ConfigurationName
 from editloupe.evals.batch.stopping import INTERRUPTED
 from editloupe.types import UserError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CODES = {"passed": 0, "failed": 4, "cannot_tell": 5}
 """Exit codes, for continuous integration."""
 FORMATS = ("text", "json", "junit", "md")
+GATE_SUFFIXES = {**SUFFIXES, ".xml": "junit"}
 WIDTH = 110
 """Columns of the text."""
 RUN = Path("gate-run")
@@ -85,7 +86,9 @@ def gate(
         typer.Argument(help="The new model: a run, a manifest with its outputs, or a folder of them."),
     ] = None,
     *,
-    against: Annotated[Path | None, typer.Option("--against", help="The baseline: the same.")] = None,
+    against: Annotated[
+        Path | None, typer.Option("--against", help="The baseline, in any of the same forms. Required.")
+    ] = None,
     power: Annotated[
         bool,
         typer.Option(
@@ -124,7 +127,7 @@ def gate(
 
     Example: editloupe gate --against runs/full --drop 2 --power
     """
-    kinds = [_choose_kind(outputs.format, out) for out in outputs.files]
+    kinds = [choose_format(outputs.format, out, FORMATS, GATE_SUFFIXES) for out in outputs.files]
     if against is None:
         raise UserError("name the baseline with --against")
     if new is None and not power:
@@ -175,10 +178,6 @@ def gate(
             return INTERRUPTED
     _write(result, kinds, outputs, test.allow_unsure)
     return 0 if test.allow_unsure and result.verdict == "cannot_tell" else CODES[result.verdict]
-
-
-def _choose_kind(format: str | None, out: Path | None) -> str:
-    return choose_format(format or ("junit" if out and out.suffix.lower() == ".xml" else None), out, FORMATS)
 
 
 def _announce_cost(gate: ModelGate, judging: Judging, max_edits: int | None, only: bool) -> bool:

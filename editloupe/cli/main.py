@@ -85,7 +85,7 @@ COMMANDS: tuple[Command, ...] = (
         "export",
         "editloupe.cli.export",
         "export",
-        "Export a run's verdicts as JSONL, CSV, Parquet, a datasets folder, an Inspect log or Label Studio tasks.",
+        "Export a run's verdicts as tables, an Inspect log, Label Studio tasks or training data.",
         RESULTS,
     ),
     Command(
@@ -161,7 +161,7 @@ COMMANDS: tuple[Command, ...] = (
         "manifest",
         "editloupe.cli.manifest",
         "app",
-        "Count a manifest's edits by type, target and size.",
+        "Count a manifest's edits by type and size, and write drawn boxes into it.",
         BENCHMARKS,
         group=True,
     ),
@@ -222,18 +222,25 @@ def build_app(name: str | None = None) -> typer.Typer:
         if command.group and loaded:
             group = cast(typer.Typer, command.load())
             for leaf in group.registered_commands:
+                leaf.help = join_help_lines(leaf.callback)
                 leaf.epilog = leaf.epilog or _epilog_of(leaf.callback)
             app.add_typer(group, name=command.name, rich_help_panel=command.panel)
             continue
         function = command.load() if loaded else _placeholder
         add = app.command(
             command.name,
-            help=None if loaded else command.help,
+            help=join_help_lines(function) if loaded else command.help,
             epilog=_epilog_of(function),
             rich_help_panel=command.panel,
         )
         add(function)
     return app
+
+
+def join_help_lines(function: Callable[..., Any] | None) -> str:
+    """Return a command's docstring with one line per paragraph, because typer prints its line breaks."""
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _epilog_of(function: Callable[..., Any] | None) -> str | None:

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from editloupe._util.text import for_json, format_command, number_of, one_line
+from editloupe.cli.main import join_help_lines
 from editloupe.cli.output import tell
 from editloupe.generators import billiards, letters
 from editloupe.generators.letters import load_lexicon
@@ -124,7 +125,8 @@ class MakeGroup(TyperGroup):
         if cmd_name in MADE and cmd_name not in self.commands:
             module, function = MADE[cmd_name]
             alone = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-            alone.command(cmd_name)(getattr(import_module(module), function))
+            command = getattr(import_module(module), function)
+            alone.command(cmd_name, help=join_help_lines(command))(command)
             self.commands[cmd_name] = get_command(alone)
         return super().get_command(ctx, cmd_name)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from editloupe.types import Edit
 
 app = typer.Typer(
-    help="Count a manifest's samples, and write drawn target boxes into it.",
+    help="Count a manifest's edits by type and size, and write drawn boxes into it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

@@ -11,7 +11,7 @@ import typer
 
 from editloupe._util.files import make_folder, safe_file_name, write_bytes
 from editloupe._util.text import for_json, number_of
-from editloupe.cli.output import deliver, tell
+from editloupe.cli.output import choose_format, deliver, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from editloupe.tools.compare.difference import Region
 
 FORMATS = ("coco", "png", "rle")
+SUFFIXES = {".json": "coco", ".png": "png", ".jsonl": "rle"}
 UNJUDGED = 3
 """Exit code if an edit has no mask because a picture cannot be read."""
 
@@ -36,14 +37,17 @@ class _Measured(NamedTuple):
 
 
 def masks(
-    pictures: Annotated[list[Path], typer.Argument(help="A run folder; or source and edited picture.")],
+    pictures: Annotated[
+        list[Path], typer.Argument(help="A run folder, or two pictures: the source and the edited one.")
+    ],
     format: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--format",
-            help="coco (JSON with a mask per changed place), png (a picture per edit) or rle (a line per edit).",
+            help="coco (JSON with a mask per changed place), png (a picture per edit) or rle (a line per edit). "
+            "Default: by the suffix of --out, or coco.",
         ),
-    ] = "coco",
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -60,11 +64,10 @@ def masks(
 
     Example: editloupe masks before.png after.png --format png --out mask.png
     """
-    if format not in FORMATS:
-        raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{format}"')
+    kind = choose_format(format, out, FORMATS, SUFFIXES)
     if len(pictures) > 2 or (len(pictures) == 1 and pictures[0].is_file()):
         raise UserError("name the folder of a run, or two pictures: the source and the edited one")
-    if format == "png" and out is None:
+    if kind == "png" and out is None:
         raise UserError("--format png needs --out")
     failed: list[str] = []
     if len(pictures) == 2:
@@ -72,11 +75,11 @@ def masks(
     else:
         measured = _measure_run(pictures[0], failed)
     count = 0
-    if format == "coco":
+    if kind == "coco":
         record = _build_coco(measured)
         count = len(record["images"])
         deliver(for_json(record) + "\n", out)
-    elif format == "rle":
+    elif kind == "rle":
         lines = [for_json(_build_line(edit)) for edit in measured]
         count = len(lines)
         deliver("".join(f"{line}\n" for line in lines), out)

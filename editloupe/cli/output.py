@@ -1,4 +1,4 @@
-"""The output of commands: messages on stderr, texts to a file or standard output, formats, and the options about them.
+"""Messages on stderr, texts to a file or standard output, formats, and the options about them.
 
 This module is separate from the other options because those load the judges' providers.
 """
@@ -79,14 +79,16 @@ def deliver(text: str, out: Path | None) -> None:
     tell(f"written to {out}")
 
 
-def choose_format(format: str | None, out: Path | None, formats: Sequence[str]) -> str:
-    """Return the named format, or that of the file's suffix, or text."""
+def choose_format(
+    format: str | None, out: Path | None, formats: Sequence[str], suffixes: Mapping[str, str] = SUFFIXES
+) -> str:
+    """Return the named format, or that of the file's suffix, or the first one."""
     if format is not None and format not in formats:
         raise UserError(f'--format is one of {", ".join(formats)}, not "{format}"')
-    by_suffix = SUFFIXES.get(out.suffix.lower()) if out else None
+    by_suffix = suffixes.get(out.suffix.lower()) if out else None
     if format is None and by_suffix and by_suffix not in formats:
         raise UserError(f"{out} cannot be written as {by_suffix}; name another file, or --format {', '.join(formats)}")
-    return format or by_suffix or "text"
+    return format or by_suffix or formats[0]
 
 
 def choose_width(out: Path | None, otherwise: int) -> int:

@@ -173,6 +173,8 @@ def reward(
     several judges (--table).
 
     Example: editloupe reward reward_eval.json --judge openai:gpt-5.1 --out runs/pairs
+
+    Example: editloupe reward candidates --best-of --source cup.png --instruction "Make the cup red" --judge openai:gpt-5.1
     """
     _check_exclusive(pairwise=pairwise, scores=bool(scores), table=table, best_of=best_of)
     if published and not table:

@@ -32,7 +32,7 @@ def info(
 
 @app.command()
 def merge(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Two or more run folders.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Two or more run folders.")],
     out: Annotated[Path, typer.Option(help="Folder of the merged run; it must not exist.")],
 ) -> None:
     """Merge runs into a new one. If two hold the same verdict, the first run's is kept.

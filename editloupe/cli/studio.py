@@ -15,7 +15,7 @@ def studio(
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[RUN]...",
+            metavar="RUN",
             help="Run folders, a folder of runs, a manifest to label, or a benchmark that `make` is building.",
         ),
     ] = None,

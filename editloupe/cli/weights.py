@@ -27,12 +27,12 @@ from editloupe.tools.models.weights_fetch import OnProgress, fetch_weights
 from editloupe.types import UserError
 
 app = typer.Typer(no_args_is_help=True, help="List, download and locate the weights of the tools' models.")
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Names of `editloupe weights list`, or model ids.")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Names of `editloupe weights list`, or model ids.")]
 
 
 @app.command("list")
 def list_weights(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Show these models in detail.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Show these models in detail.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the weights of all models, and which of them are on this machine.

@@ -42,7 +42,7 @@ def test_a_pair_has_the_same_mask_in_every_format(
     line = json.loads(capsys.readouterr().out)
     assert np.array_equal(decode_rle(line), mask)
     assert line["share"] == pytest.approx(mask.mean())
-    assert command([*words, "--format", "png", "--out", str(tmp_path / "m.png")]) == 0
+    assert command([*words, "--out", str(tmp_path / "m.png")]) == 0, "the suffix says which format is wanted"
     assert np.array_equal(np.asarray(Image.open(tmp_path / "m.png")), mask)
 
 

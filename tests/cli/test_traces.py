@@ -92,7 +92,7 @@ def test_nothing_found_is_no_error(run: Path, capsys: pytest.CaptureFixture[str]
 def test_several_runs_say_which_is_which(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = write_run(tmp_path / "other", [Told("z")])
     out = tmp_path / "found.csv"
-    assert command(["traces", str(run), str(other), "--format", "csv", "--out", str(out)]) == 0
+    assert command(["traces", str(run), str(other), "--out", str(out)]) == 0, "the suffix says which format is wanted"
     rows = list(csv.DictReader(io.StringIO(out.read_text("utf-8"))))
     assert [(row["run"], row["id"]) for row in rows][-1] == ("other", "z")
     assert len(rows) == 4
