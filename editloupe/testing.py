@@ -38,8 +38,8 @@ def assert_no_loss(
 
     Args:
         new: The new model's run, a manifest with its outputs, or a folder of its outputs.
-        baseline: The same of the baseline.
-        drop: The margin: a loss of that many points of 100 or more must not pass.
+        baseline: The baseline, in any of the same forms.
+        drop: A loss of that many points of 100 or more must not pass.
         criteria: Test these criteria only. By default the score and all criteria.
         level: The probability of a false pass, and of a false failure.
         max_edits: Compare at most that many cases, drawn by a fixed random order.
@@ -47,7 +47,7 @@ def assert_no_loss(
         judge: The judge of outputs that are not in a run. By default `EDITLOUPE_JUDGE`, or `rules`.
         run: The run that keeps what is judged here. The same outputs are never judged twice.
         cases: Manifest of the cases, if both sides are folders of outputs.
-        max_cost: Limit of what this call spends, in US dollars.
+        max_cost: Limit for this call, in US dollars.
         settings: Further arguments of `Judge`, such as `protocol` and `mode`.
 
     Returns:

@@ -105,13 +105,13 @@ def format_trace_command(
     >>> format_trace_command("runs/gpt", "-x; rm", "instruction_following")
     "editloupe trace --criterion instruction_following -- runs/gpt '-x; rm'"
     """
-    named = ["--criterion", criterion] if criterion else []
-    named += ["--repeat", str(repeat)] if repeat else []
-    named += ["--configuration", configuration] if configuration else []
-    named += ["--beside", beside] if beside else []
+    options = ["--criterion", criterion] if criterion else []
+    options += ["--repeat", str(repeat)] if repeat else []
+    options += ["--configuration", configuration] if configuration else []
+    options += ["--beside", beside] if beside else []
     # A name may begin with a dash; everything after `--` is a plain argument.
     dashes = ["--"] if edit_id.startswith("-") or str(fspath(folder)).startswith("-") else []
-    return format_command("editloupe", "trace", *named, *dashes, folder, edit_id)
+    return format_command("editloupe", "trace", *options, *dashes, folder, edit_id)
 
 
 def format_counts(labels: Sequence[str]) -> str:

@@ -137,8 +137,8 @@ class EditOptions:
             load = partial(
                 layouts.load_manifest, manifest, self.allow_outside, self.layout, protocol, _print_once(), columns
             )
-            known = None if judge.rubrics else find_protocol(protocol)
-            return EditsToJudge(partial(_check_human_labels, load, known) if known else load, None)
+            registered = None if judge.rubrics else find_protocol(protocol)
+            return EditsToJudge(partial(_check_human_labels, load, registered) if registered else load, None)
         outputs = layouts.load_outputs(
             manifest,
             self.results,
@@ -279,14 +279,14 @@ class BatchOptions:
 
     def _select(self, edits: Iterable[Edit]) -> Iterator[Edit]:
         """Yield the edits to judge; raise if `--only` names an id that the manifest does not have."""
-        left = set(self.only or ())
+        missing = set(self.only or ())
         for edit in edits:
-            named = {edit.id, f"{edit.id}@{edit.model}"}
-            if not self.only or named & set(self.only):
-                left -= named
+            names = {edit.id, f"{edit.id}@{edit.model}"}
+            if not self.only or names & set(self.only):
+                missing -= names
                 yield edit
-        if left:
-            raise UserError(f"the manifest has no edit {' and no edit '.join(map(repr, sorted(left)))}")
+        if missing:
+            raise UserError(f"the manifest has no edit {' and no edit '.join(map(repr, sorted(missing)))}")
 
     def batch(
         self,
@@ -349,10 +349,10 @@ def batch(
     judge = which.with_protocol(judge)
     judge.announce()
     listing = which.list_edits(manifest, judge)
-    listed: Edits = (lambda: with_untouched(listing.edits())) if reference else listing.edits
+    edits: Edits = (lambda: with_untouched(listing.edits())) if reference else listing.edits
     open_judge = replace(judge.with_plan(), tool_memory=TOOL_MEMORY).open
     closing = Closing(facts={} if listing.assumed is None else {"assumed": list(listing.assumed)})
-    planned = options.batch(listed, out, open_judge, usual_repeats=usual_repeats(judge.protocol))
+    planned = options.batch(edits, out, open_judge, usual_repeats=usual_repeats(judge.protocol))
     return judge_into_run(planned, options, closing)
 
 
@@ -381,11 +381,11 @@ def judge_into_run(batch: Batch, options: BatchOptions, closing: Closing | None 
             tell("spans are sent from this process only: those of Ray's workers are not")
         ending = judge_batch(batch, quiet=options.quiet, signals=True, say=tell)
     with Run.open(batch.out) as run:
-        left = summary.count_unjudged(run, ending.configuration)
-        _print_summary(run, ending, left, options.as_json, closing or Closing())
+        unjudged = summary.count_unjudged(run, ending.configuration)
+        _print_summary(run, ending, unjudged, options.as_json, closing or Closing())
     for sentence in ending.damage:
         tell(sentence)
-    return ending.exit_code(bool(left))
+    return ending.exit_code(bool(unjudged))
 
 
 def _print_forecast(forecast: Forecast, as_json: bool) -> int:
@@ -421,7 +421,9 @@ def _print_forecast(forecast: Forecast, as_json: bool) -> int:
     return 0
 
 
-def _print_summary(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: bool, closing: Closing) -> None:
+def _print_summary(
+    run: Run, ending: Ending, unjudged: dict[str, tuple[int, str]], as_json: bool, closing: Closing
+) -> None:
     tally, spending = ending.tally, ending.spending
     table = read_configuration_table(run, ending.configuration, for_means=True)
     means = [] if table is None else compute_criterion_means(split_off_reference(table)[0])
@@ -463,7 +465,9 @@ def _print_summary(run: Run, ending: Ending, left: dict[str, tuple[int, str]], a
         for sentence in closing.sentences:
             print(one_line(sentence))
     for sentence in (
-        _next_steps(run, ending, left, closing) if closing.keeps_run else _remarks_on_temporary_run(ending, left)
+        _next_steps(run, ending, unjudged, closing)
+        if closing.keeps_run
+        else _remarks_on_temporary_run(ending, unjudged)
     ):
         tell(sentence)
 
@@ -496,7 +500,7 @@ def _summarize(ending: Ending) -> str:
     return f"{done}, {shared}{before} held before, {tally.missing} still to do{spent if usage.requests else ''}"
 
 
-def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], closing: Closing) -> list[str]:
+def _next_steps(run: Run, ending: Ending, unjudged: dict[str, tuple[int, str]], closing: Closing) -> list[str]:
     steps = []
     again = format_command("editloupe", *sys.argv[1:])
     if ending.stops_requested and not ending.complete:
@@ -504,9 +508,9 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
     elif ending.why and not ending.complete:
         steps.append(f"stopped: {ending.why}; continue with a higher cap, nothing is asked twice")
     steps += _not_replaced(ending)
-    for reason, (count, example) in left.items():
+    for reason, (count, example) in unjudged.items():
         steps.append(f"{count} unjudged ({reason}), for instance: {format_trace_command(run.folder, example)}")
-    failed = RETRIED_REASONS.intersection((*left, *ending.tally.not_replaced))
+    failed = RETRIED_REASONS.intersection((*unjudged, *ending.tally.not_replaced))
     if failed - {Reason.MISSING_INPUT, Reason.BAD_IMAGE}:
         steps.append("run the same command again to retry what failed")
     elif failed:
@@ -516,13 +520,13 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
         )
     if ending.rate_advice:
         steps.append(ending.rate_advice)
-    if Reason.NEEDS_A_PERSON in left:
+    if Reason.NEEDS_A_PERSON in unjudged:
         budget = summary.count_unjudged_edits(run, ending.configuration, Reason.NEEDS_A_PERSON)
         queue = format_command("editloupe", "label-queue", run.folder, "--budget", str(budget))
         steps.append(f"what needs a person is in the queue that this draws: {queue}")
-    if any(reason not in {*RETRIED_REASONS, Reason.NEEDS_A_PERSON} for reason in left) and not ending.why:
+    if any(reason not in {*RETRIED_REASONS, Reason.NEEDS_A_PERSON} for reason in unjudged) and not ending.why:
         steps.append("add --retry-unjudged to ask the judge again about these")
-    if Reason.TRUNCATED in left:
+    if Reason.TRUNCATED in unjudged:
         steps.append(
             "replies were cut off by the length limit: --max-output-tokens allows longer ones, and judges anew"
         )
@@ -551,9 +555,9 @@ def _configuration_option(run: Run, ending: Ending, closing: Closing) -> tuple[s
     return ("--configuration", own.short_name) if own and len(configurations) > 1 else ()
 
 
-def _remarks_on_temporary_run(ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:
+def _remarks_on_temporary_run(ending: Ending, unjudged: dict[str, tuple[int, str]]) -> list[str]:
     """Return the remarks about a session whose run is temporary."""
-    steps = [*_not_replaced(ending), *(f"{count} unjudged ({reason})" for reason, (count, _) in left.items())]
+    steps = [*_not_replaced(ending), *(f"{count} unjudged ({reason})" for reason, (count, _) in unjudged.items())]
     if ending.rate_advice:
         steps.append(ending.rate_advice)
     if ending.why and not ending.complete:

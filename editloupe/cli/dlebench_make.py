@@ -297,16 +297,16 @@ def _print_ending(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreview
         for name, why in sorted({**tally.left_out, **failing}.items())[:20]:
             tell(f"{tally.stage}, {name}: {why}")
         if tally.stopped:
-            left = number_of(len(tally.failed) - len(failing), "sample")
-            tell(f"{tally.stage}: {tally.stopped}: {left} left; a larger --max-cost goes on from here")
+            samples = number_of(len(tally.failed) - len(failing), "sample")
+            tell(f"{tally.stage}: {tally.stopped}: {samples} left; a larger --max-cost goes on from here")
         if tally.note:
             tell(tally.note)
     print(f"{number_of(count, 'sample')} in {one_line(str(folder.path / MANIFEST))}; ${ledger.spent:.4f} spent")
     if again := sum(why != tally.stopped for tally in work.tallies for why in tally.failed.values()):
         tell(f"{number_of(again, 'sample')} failed; the same command tries again")
-    named = {"metadata": work.maker, "reference": work.references, "regenerate": work.references}
+    workers = {"metadata": work.maker, "reference": work.references, "regenerate": work.references}
     for step, sentence in _NEXT.items():
-        if steps[step] and named.get(step) is None:
+        if steps[step] and workers.get(step) is None:
             count = steps[step]
             words = {"samples": number_of(count, "sample"), "questions": number_of(count, "question")}
             words |= {"wait": verb(count, "waits", "wait"), "are": verb(count, "is", "are")}
@@ -372,14 +372,14 @@ def sizes(
     from editloupe.tools.detect import build_detector
 
     paper = find_paper(check_choice("--layout", layout, layouts.sample_layouts()))
-    named = manifest_names(manifests)
+    names = manifest_names(manifests)
     work = SizeFinder(out, concurrency=concurrency, limit=limit, tick=build_progress(quiet))
     lock = lock_folder(out)
     try:
-        samples_of = {path: find_samples(path, paper, {}) for path in named}
-        named = {samples_of[path][0]: name for path, name in named.items()}
-        wanted = dict(samples_of.values())
-        missing = work.instructions(wanted)
+        samples_of = {path: find_samples(path, paper, {}) for path in names}
+        names = {samples_of[path][0]: name for path, name in names.items()}
+        samples = dict(samples_of.values())
+        missing = work.instructions(samples)
         priced = parse_price(price) if price else price_of(judge.spec) if judge.spec else None
         if dry_run:
             return _print_size_forecast(missing, priced)
@@ -394,7 +394,7 @@ def sizes(
         detector = build_detector(judge.preset().tool_settings())
         problem = detector.unavailable()
         work.detector = None if problem else detector
-        statistics = asyncio.run(work.run(wanted, named))
+        statistics = asyncio.run(work.run(samples, names))
         figures = save_figures(statistics, out / FIGURES)
     finally:
         lock.release()

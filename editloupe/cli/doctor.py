@@ -249,17 +249,19 @@ def _check_machine() -> list[dict[str, Any]]:
 def _check_judges() -> list[dict[str, Any]]:
     findings = [_finding("judge", "rules", True, "embedded, needs no key; a rule-based baseline, not an LMM")]
     for provider in PROVIDERS:
-        named = next((key for key in provider.keys if os.environ.get(key)), None)
+        variable = next((key for key in provider.keys if os.environ.get(key)), None)
         url = os.environ.get(provider.base_url)
         missing = [package for package in provider.packages if _version(package) is None]
         if missing:
-            wanted = f"'.[{provider.extra}]'" if provider.extra else " ".join(missing)
-            findings.append(_finding("judge", f"{provider.name}:NAME", False, f"pip install {wanted}"))
+            requirement = f"'.[{provider.extra}]'" if provider.extra else " ".join(missing)
+            findings.append(_finding("judge", f"{provider.name}:NAME", False, f"pip install {requirement}"))
             continue
-        ready = bool(named or (url and provider.own_server) or not provider.needs_key)
-        if named or (url and provider.own_server):
+        ready = bool(variable or (url and provider.own_server) or not provider.needs_key)
+        if variable or (url and provider.own_server):
             detail = " and ".join(
-                filter(None, (f"key in {named}" if named else "", f"server from {provider.base_url}" if url else ""))
+                filter(
+                    None, (f"key in {variable}" if variable else "", f"server from {provider.base_url}" if url else "")
+                )
             )
         elif not provider.needs_key:
             detail = provider.without_key

@@ -66,14 +66,14 @@ def drift(
         raise UserError(
             f"the run {table.name} was judged in {' and '.join(table.modes)} mode; name one with --configuration"
         )
-    wanted = _draw_edits(table, edits, draw_seed)
+    drawn_edits = _draw_edits(table, edits, draw_seed)
     judge.announce()
     criteria = [name for name in table.criteria if name not in table.own]
     opened = replace(judge, protocol=None if judge.rubrics else table.protocol, mode=table.modes[0], criteria=criteria)
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(TemporaryDirectory())) / "again"
         batch = Batch(
-            edits=lambda: wanted,
+            edits=lambda: drawn_edits,
             out=folder,
             open_judge=opened.open,
             limits=Limits(concurrency=concurrency),

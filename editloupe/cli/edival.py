@@ -37,7 +37,11 @@ from editloupe.tools.models.features import DINO_V3, FeatureSettings
 from editloupe.types import UserError
 
 SettingsFile = Annotated[
-    Path | None, typer.Option("--settings", help="YAML file with thresholds and rules that replace the published ones.")
+    Path | None,
+    typer.Option(
+        "--settings",
+        help="YAML file with thresholds and rules that replace the published ones, or paper (its own matching).",
+    ),
 ]
 LOCAL_MODELS = ("detector", "detector_download", "device")
 JudgeOfCrops = Annotated[
@@ -118,8 +122,8 @@ def rules_of(chosen: Setup, file: Path | None) -> EdivalSettings:
     """Return the rules of a preset, changed where a settings file differs from the published rules."""
     usual, changed = load_published().model_dump(), load_settings(file).model_dump()
     rules = chosen.rule_settings()
-    named = rules if isinstance(rules, EdivalSettings) else load_published()
-    return named.with_changes({name: value for name, value in changed.items() if value != usual.get(name)})
+    preset_rules = rules if isinstance(rules, EdivalSettings) else load_published()
+    return preset_rules.with_changes({name: value for name, value in changed.items() if value != usual.get(name)})
 
 
 def _reword_rubric(chosen: Setup, files: Sequence[Path]) -> Rubric:

@@ -118,13 +118,13 @@ def compare(
 
     kind = choose_format(format, out, REPORT_FORMATS)
     (first, left_settings), (second, right_settings) = _find_settings(a, b)
-    left, right = _read_statistics([a], missing, first), _read_statistics([b or a], missing, second)
+    first_figures, second_figures = _read_statistics([a], missing, first), _read_statistics([b or a], missing, second)
     if b is None:
-        left, right = (
+        first_figures, second_figures = (
             result.model_copy(update={"run": f"{result.run} {name}"})
-            for result, name in ((left, first), (right, second))
+            for result, name in ((first_figures, first), (second_figures, second))
         )
-    result = compare_settings(left, right, (left_settings, right_settings), mode)
+    result = compare_settings(first_figures, second_figures, (left_settings, right_settings), mode)
     section = build_comparison_table(result)
     deliver_tables(kind, build_comparison_blocks(result), result.model_dump(mode="json"), [section], {}, out)
 

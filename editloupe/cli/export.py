@@ -110,15 +110,15 @@ def _write_label_studio(run: Run, folder: Path, images: bool, configuration: str
         tell(sentence)
 
 
-def _find_configuration(run: Run, wanted: str | None) -> str | None:
+def _find_configuration(run: Run, text: str | None) -> str | None:
     """Return the name of the configuration that a text names; None for all."""
-    if wanted in (None, ALL):
+    if text in (None, ALL):
         return None
     configurations = run.configurations()
-    fitting = match_configurations(configurations, str(wanted))
+    fitting = match_configurations(configurations, str(text))
     if len(fitting) != 1:
         problem = "names several configurations" if fitting else "is not a configuration"
-        raise UserError(f'"{wanted}" {problem} of {run.folder.name}; it has: {format_list(configurations)}')
+        raise UserError(f'"{text}" {problem} of {run.folder.name}; it has: {format_list(configurations)}')
     return fitting[0].name
 
 

@@ -186,17 +186,17 @@ def _announce_cost(gate: ModelGate, judging: Judging, max_edits: int | None, onl
 
     if gate.broken:
         return True
-    drawn = gate.draw(max_edits)
-    edits = gate.edits(drawn)
+    cases = gate.draw(max_edits)
+    edits = gate.edits(cases)
     forecast = dry_run(judging.batch(lambda: edits), tell) if edits else None
     if forecast and forecast.units:
         cost = "its price is not known" if forecast.cost is None else f"about ${forecast.cost:.2f}"
         tell(
-            f"{number_of(len(drawn), 'case')}: at most {number_of(forecast.units, 'unit')} to judge with about "
+            f"{number_of(len(cases), 'case')}: at most {number_of(forecast.units, 'unit')} to judge with about "
             f"{number_of(forecast.usage.requests, 'request')}, {cost}; it ends as soon as the answer is certain"
         )
     else:
-        tell(f"{number_of(len(drawn), 'case')}: nothing to judge")
+        tell(f"{number_of(len(cases), 'case')}: nothing to judge")
     return not only
 
 

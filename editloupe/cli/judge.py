@@ -135,7 +135,7 @@ class StepPrinter:
         if not self._console.is_terminal:
             return
         for call in step.calls:
-            observation = next((seen.text for seen in step.observations if seen.call_id == call.id), "")
+            observation = next((observed.text for observed in step.observations if observed.call_id == call.id), "")
             self._console.print(
                 Text(f"  {_format_owner(trace)}: {one_line(call.name)} → {_shorten(observation)}", style="dim")
             )

@@ -252,8 +252,8 @@ def _placeholder() -> None:
     """Represent a command that is not loaded."""
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_set: bool) -> None:
+    if is_set:
         from importlib.metadata import version
 
         typer.echo(f"editloupe {version('editloupe')}")
@@ -320,7 +320,7 @@ def _unify_json_option(app: typer.Typer, arguments: list[str]) -> list[str]:
     rest = list(arguments)
     while rest and hasattr(command, "commands"):
         name = rest.pop(0)
-        command = command.commands.get(name, command if name.startswith("-") else None)
+        command = command if name.startswith("-") else command.get_command(None, name)
     options = {name for option in getattr(command, "params", ()) for name in option.opts}
     if ("--json" in options) == ("--format" in options):
         return arguments

@@ -121,14 +121,14 @@ class MakeGroup(TyperGroup):
         return [*super().list_commands(ctx), *MADE]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, and import it if necessary."""
+        """Return a command, imported if necessary; for a word that is not a command, `scenes`."""
         if cmd_name in MADE and cmd_name not in self.commands:
             module, function = MADE[cmd_name]
             alone = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
             command = getattr(import_module(module), function)
             alone.command(cmd_name, help=join_help_lines(command))(command)
             self.commands[cmd_name] = get_command(alone)
-        return super().get_command(ctx, cmd_name)
+        return super().get_command(ctx, cmd_name) or self.commands[SCENES]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert `scenes` before arguments that do not begin with a command."""

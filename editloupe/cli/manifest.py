@@ -124,13 +124,13 @@ def boxes(
     counts = write_drawn_boxes(manifest, out, labels or (), annotator)
     for note in counts.notes:
         tell(note)
-    for ids, what in (
+    for ids, problem in (
         (counts.disputed, "keeps its boxes, because annotators drew different ones; choose with --annotator"),
         (counts.unknown, "has boxes in a label file and is not in the manifest"),
     ):
         if ids:
             some = f"{', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}"
-            tell(f"{number_of(len(ids), 'sample')} ({some}): {what}")
+            tell(f"{number_of(len(ids), 'sample')} ({some}): {problem}")
     tell(f"{counts.changed} of {number_of(counts.lines, 'line')} with drawn boxes in {out}")
 
 
@@ -152,11 +152,11 @@ def manifest_blocks(statistics: Sequence[ManifestStats]) -> Iterator[Block]:
     from editloupe.rubrics.tables import PrintedTable
 
     names = [manifest.name for manifest in statistics]
-    listed = [
+    counts_by_manifest = [
         f"{manifest.name}: {number_of(manifest.samples, 'sample')} in {number_of(manifest.rows, 'row')}{_models(manifest)}"
         for manifest in statistics
     ]
-    yield Paragraph(". ".join(listed) + ".")
+    yield Paragraph(". ".join(counts_by_manifest) + ".")
     if notes := tuple(f"{manifest.name}: {note}" for manifest in statistics for note in manifest.notes):
         yield Points(notes)
     yield Heading("Samples by instruction type", 3)

@@ -36,8 +36,8 @@ def is_enabled(by_option: bool) -> bool:
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporter = os.environ.get(EXPORTER, "").strip().lower()
-    named = any(os.environ.get(name, "").strip() for name in VARIABLES)
-    return by_option or (exporter != "none" and (named or exporter == "otlp"))
+    has_endpoint = any(os.environ.get(name, "").strip() for name in VARIABLES)
+    return by_option or (exporter != "none" and (has_endpoint or exporter == "otlp"))
 
 
 @contextmanager

@@ -71,8 +71,8 @@ def _print_texts(protocol: Protocol, console: Console) -> None:
     if protocol.arithmetic or protocol.formulas:
         console.rule(Text("Arithmetic"), align="left")
         console.print(Text(protocol.arithmetic))
-        for what, formula in protocol.formulas.items():
-            console.print(Text(f"  {what}: {formula}"))
+        for name, formula in protocol.formulas.items():
+            console.print(Text(f"  {name}: {formula}"))
     for rubric in protocol.rubrics:
         if isinstance(rubric.answer, ChecksAnswer):
             console.print(Text(f"  {rubric.name}: {rubric.answer.formula}"))
@@ -90,8 +90,8 @@ def _print_texts(protocol: Protocol, console: Console) -> None:
         if rubric.ours:
             console.print(Text("\nNot in the paper, left out with --set our_notes=off:"))
             console.print(Text("\n".join(f"- {_describe_ours(words)}" for words in rubric.ours)))
-    for what, part in protocol.parts.items():
-        console.rule(Text(f"{part.title} ({what})"), align="left")
+    for name, part in protocol.parts.items():
+        console.rule(Text(f"{part.title} ({name})"), align="left")
         console.print(
             Text("\n".join((part.setting.strip(), part.question.strip(), *(f"- {note}" for note in part.notes))))
         )
@@ -103,9 +103,11 @@ def _describe_ours(words: str) -> str:
 
 def build_rewording_file(name: str) -> str:
     """Return the texts of a protocol's rubrics, or of one rubric, as a rewording file. Unedited, it changes nothing."""
-    protocol_name, _, wanted = name.partition("/")
+    protocol_name, _, rubric_name = name.partition("/")
     protocol = find_protocol(protocol_name)
-    rubrics = [rubric for rubric in protocol.rubrics if not wanted or wanted in (rubric.name, rubric.criterion)]
+    rubrics = [
+        rubric for rubric in protocol.rubrics if not rubric_name or rubric_name in (rubric.name, rubric.criterion)
+    ]
     if not rubrics:
         choices = ", ".join(f"{protocol.name}/{rubric.name}" for rubric in protocol.rubrics)
         raise UserError(f'"{name}" is not a rubric; choose from: {choices}')
@@ -146,5 +148,5 @@ def describe_answer(answer: Answer) -> str:
 
 def list_inputs(variants: tuple[Rubric, ...]) -> list[str]:
     """Return the picture roles of a criterion over all its wordings; optional ones are in brackets."""
-    named = [name for rubric in variants for mode in rubric.modes.values() for name in mode.images]
-    return list(dict.fromkeys(f"({name_to_role(n)})" if n.endswith(OPTIONAL) else name_to_role(n) for n in named))
+    names = [name for rubric in variants for mode in rubric.modes.values() for name in mode.images]
+    return list(dict.fromkeys(f"({name_to_role(n)})" if n.endswith(OPTIONAL) else name_to_role(n) for n in names))

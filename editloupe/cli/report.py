@@ -200,16 +200,16 @@ def report(
 
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
     tables = [table for run in dict.fromkeys(runs) for table in read_run_tables(run, protocol, configuration)]
-    whole = tables
+    all_tables = tables
     if where:
         tables = [filter_edits(table, where) for table in tables]
     sentences: list[str] = []
     for table in tables if absent else ():
         check_absent(table)
     if absent == "leave-out":
-        kept = [leave_out_absent(table) for table in tables]
-        tables = [table for table, _ in kept]
-        sentences = [sentence for _, own in kept for sentence in own]
+        remaining = [leave_out_absent(table) for table in tables]
+        tables = [table for table, _ in remaining]
+        sentences = [sentence for _, own in remaining for sentence in own]
     gc.freeze()  # the tables live until the process ends, so later collections need not walk through them
     _check_columns(by or (), tables)
     check_rules(changes, tables)
@@ -220,9 +220,9 @@ def report(
     built = []
     for position, table in enumerate(tables):
         people: HumanLabels | list[LabelFile] | None = label_files
-        if table is not whole[position]:
+        if table is not all_tables[position]:
             # Labels are read for the whole run, so that those of other edits do not count as labels of unknown edits.
-            judged, _ = split_off_reference(whole[position])
+            judged, _ = split_off_reference(all_tables[position])
             people = load_human_labels(judged, label_files).of_edits(table.names)
         label_queue = _find_queue(table, queue or ()) if corrected else None
         built.append(
@@ -268,8 +268,8 @@ def read_label_files(
     from editloupe.evals.labels.label_files import LabelFile, parse_meanings
     from editloupe.evals.manifests.columns import parse_columns
 
-    named, meant = parse_columns(columns or (), FIELDS), parse_meanings(meanings or ())
-    return [LabelFile(path, named, meant) for path in human]
+    field_columns, labels_by_text = parse_columns(columns or (), FIELDS), parse_meanings(meanings or ())
+    return [LabelFile(path, field_columns, labels_by_text) for path in human]
 
 
 def _find_queue(table: RunTable, queues: Sequence[Path]) -> LabelQueue | None:

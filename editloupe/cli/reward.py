@@ -46,8 +46,7 @@ from editloupe.evals.stats.comparison.bradley_terry import Ranking
 from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport
 from editloupe.evals.stats.scores.paper_tables import AVERAGE, build_pair_table, count_judge_accuracy
 from editloupe.evals.stats.scores.passport import Passport, build_run_passport
-from editloupe.evals.stats.scores.run_table import RunTable as RunTable
-from editloupe.evals.stats.scores.run_table import read_run_table
+from editloupe.evals.stats.scores.run_table import RunTable, read_run_table
 from editloupe.rubrics.registry import (
     DEFAULT,
     DEFAULT_FOR_PAIRS,
@@ -249,11 +248,11 @@ def _read_flags(texts: Sequence[str]) -> dict[str, bool]:
     return flags
 
 
-def _check_exclusive(**wanted: bool) -> None:
+def _check_exclusive(**flags: bool) -> None:
     """Raise if two exclusive options are set."""
-    named = [f"--{name.replace('_', '-')}" for name, is_set in wanted.items() if is_set]
-    if len(named) > 1:
-        raise UserError(f"{' and '.join(named)} do not go together")
+    names = [f"--{name.replace('_', '-')}" for name, is_set in flags.items() if is_set]
+    if len(names) > 1:
+        raise UserError(f"{' and '.join(names)} do not go together")
 
 
 def _lists_edits(path: Path) -> bool:
@@ -283,8 +282,8 @@ def _judge_models(
     unknown = [name for name in dimensions if name not in dimension_names]
     if unknown:
         raise UserError(f'--dimension is one of {", ".join(dimension_names)}, not "{unknown[0]}"')
-    wanted = tuple(dict.fromkeys(dimensions)) or dimension_names
-    pairs = build_model_pairs(read_manifest(manifest, allow_outside), wanted, manifest.stem)[:limit]
+    chosen = tuple(dict.fromkeys(dimensions)) or dimension_names
+    pairs = build_model_pairs(read_manifest(manifest, allow_outside), chosen, manifest.stem)[:limit]
 
     def show(run: Run, ending: Ending) -> None:
         table = read_session_table(run, ending)
@@ -310,11 +309,11 @@ def _judge_best_of(
     options: BatchOptions,
 ) -> int:
     """Judge candidates and print the best of each choice: its path alone on stdout, the scores on stderr."""
-    listed = find_candidate_sets(paths, source, instruction, task)
+    choices = find_candidate_sets(paths, source, instruction, task)
 
     def show(run: Run, ending: Ending) -> None:
         table = read_session_table(run, ending)
-        best = [choice.best(table, asking.protocol) for choice in listed]
+        best = [choice.best(table, asking.protocol) for choice in choices]
         if options.as_json:
             about = {"judge": asking.judge, "protocol": asking.protocol, "mode": asking.mode, "stopped": ending.why}
             print(for_json({**about, "choices": [choice_result.model_dump(mode="json") for choice_result in best]}, 2))
@@ -328,7 +327,7 @@ def _judge_best_of(
             else:
                 print(one_line(choice_result.winner))
 
-    edits = [edit for choice in listed for edit in choice.edits()]
+    edits = [edit for choice in choices for edit in choice.edits()]
     return asking.judge_into_run(edits, out, options, Closing(show=show))
 
 
@@ -348,8 +347,8 @@ def _print_table(judges: JudgeTable, published: bool, kind: str) -> None:
             }
             for line in lines
         ]
-        known = {name: own.model_dump(mode="json") for name, own in passports.items()}
-        table = {"title": section.title, "dimensions": dict(rules.titles), "rows": rows, "passports": known}
+        records = {name: own.model_dump(mode="json") for name, own in passports.items()}
+        table = {"title": section.title, "dimensions": dict(rules.titles), "rows": rows, "passports": records}
         print(for_json(table, 2))
     elif kind == "text":
         _print_section(section)
@@ -404,7 +403,7 @@ FILES = (".jsonl", ".json", ".csv", ".ndjson")
 
 @dataclass(frozen=True)
 class Asking:
-    """The judge of a reward as it was asked for, and what is known of it before anything is judged."""
+    """The judge of a reward, with the protocol and the mode it will use."""
 
     options: JudgeOptions
     judge: str
@@ -412,31 +411,31 @@ class Asking:
     mode: str
 
     @classmethod
-    def of(cls, judge_opts: JudgeOptions, default: str = DEFAULT_FOR_PAIRS.name) -> Asking:
-        """Open the judge that these options describe once, and refuse one that cannot judge its protocol.
+    def of(cls, options: JudgeOptions, default: str = DEFAULT_FOR_PAIRS.name) -> Asking:
+        """Open and close the judge that these options describe.
 
         Args:
-            given: The options of the command line.
+            options: The options of the command line.
             default: The protocol, if neither the options nor their preset name one.
+
+        Raises:
+            UserError: The judge cannot be opened, or its protocol has no score.
         """
-        protocol = None if judge_opts.rubrics else judge_opts.protocol or judge_opts.preset().protocol or default
-        judge_opts = replace(
-            judge_opts,
-            protocol=judge_opts.protocol if judge_opts.rubrics else protocol,
-            tool_memory=TOOL_MEMORY,
-        )
-        with judge_opts.open() as judge:
+        if not options.rubrics:
+            options = replace(options, protocol=options.protocol or options.preset().protocol or default)
+        options = replace(options, tool_memory=TOOL_MEMORY)
+        with options.open() as judge:
             check_scorable(judge)
-            return cls(judge_opts, judge.spec, judge.protocol, judge.mode)
+            return cls(options, judge.spec, judge.protocol, judge.mode)
 
     @property
     def asks_both_at_once(self) -> bool:
-        """True where the protocol has questions that show both candidates."""
+        """Whether the protocol has questions that show both candidates."""
         protocol = find_protocol(self.protocol)
         return bool(protocol and protocol.pairs)
 
     def judge_into_run(self, edits: Sequence[Edit], out: Path | None, options: BatchOptions, closing: Closing) -> int:
-        """Judge edits into a run, or into a temporary one where none is named, and return the exit code."""
+        """Judge edits into a run, which is temporary if `out` is None, and return the exit code."""
         self.options.announce()
         if out is None and not options.dry_run:
             tell("no --out given: the run is a temporary one; --out RUN keeps verdicts and traces and can be continued")
@@ -449,7 +448,7 @@ class Asking:
 def _open_folder(out: Path | None) -> Iterator[Path]:
     if out is not None:
         if out.suffix.lower() in FILES:
-            raise UserError(f"--out is the run's folder, not a file; --lines {out} writes one line of JSON a pair")
+            raise UserError(f"--out is the run's folder, not a file; --lines {out} writes one line of JSON per pair")
         yield out
         return
     with TemporaryDirectory(prefix="editloupe-reward-") as temporary:
@@ -457,7 +456,7 @@ def _open_folder(out: Path | None) -> Iterator[Path]:
 
 
 def read_session_table(run: Run, ending: Ending) -> RunTable | None:
-    """Return what a session's judge has judged in the run; None where that is nothing."""
+    """Return what a session's judge has judged in the run; None if it has judged nothing."""
     if any(
         configuration.name == ending.configuration and configuration.units for configuration in run.configurations()
     ):
@@ -502,7 +501,7 @@ def judge_pairs(
 def judge_by_score_files(
     file: Path, scores: Sequence[str], limit: int | None, allow_outside: bool = False, layout: str | None = None
 ) -> list[PairReport]:
-    """Hold the numbers of reward models, each given as FILE or NAME=FILE, against a file of pairs."""
+    """Compare the scores of reward models, each named as FILE or NAME=FILE, with the choices in a file of pairs."""
     pairs: list[Pair] = list(
         itertools.islice(load_pairs(file, layout, way=None, allow_outside=allow_outside, layout=layout), limit)
     )
@@ -525,12 +524,12 @@ def print_report(
     stopped: str | None = None,
     passport: Passport | None = None,
 ) -> None:
-    """Print a report on pairs, and write its pairs into a file where one is named."""
+    """Print a report on pairs, and write one line of JSON per pair to `lines`, if it is named."""
     if lines:
         write_text(lines, "".join(dump_record(result) + "\n" for result in report.results))
     if as_json:
-        known = {"passport": passport.model_dump(mode="json")} if passport else {}
-        print(for_json({**report_to_dict(report), **known, "stopped": stopped}, 2))
+        record = {"passport": passport.model_dump(mode="json")} if passport else {}
+        print(for_json({**report_to_dict(report), **record, "stopped": stopped}, 2))
     else:
         show_report(report, Console(highlight=False))
         if passport:
@@ -538,7 +537,7 @@ def print_report(
 
 
 def report_to_dict(report: PairReport) -> dict[str, object]:
-    """Return a report as plain JSON, with the shares worked out."""
+    """Return a report as plain JSON, with the accuracies."""
 
     def count_record(accuracy: Accuracy) -> dict[str, object]:
         return {"accuracy": accuracy.share, **accuracy.model_dump()}
@@ -551,7 +550,7 @@ def report_to_dict(report: PairReport) -> dict[str, object]:
 
 
 def show_report(report: PairReport, console: Console) -> None:
-    """Print the accuracies for a person."""
+    """Print the accuracies as a table."""
     table = Table(box=None, header_style="bold")
     each = bool(report.layout) and report.way == "pairwise" and find_pair_rules(report.layout).orders == "each"
     for name in ("dimension", "accuracy", "right", "judged", "verdicts" if each else "pairs"):

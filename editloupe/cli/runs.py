@@ -9,7 +9,7 @@ import typer
 
 from editloupe._util.text import number_of, one_line, verb
 from editloupe.cli.output import AsJson, RunFolder, tell
-from editloupe.evals.runs.merging import merge_runs as merge_runs
+from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.runs.pruning import prune as prune_run
 from editloupe.evals.runs.summary import RunInfo, run_info
 from editloupe.types import UserError
@@ -45,13 +45,13 @@ def merge(
         raise UserError("name at least two runs to merge")
     done = merge_runs(runs, out)
     people = done.people
-    taken = (
+    counts = (
         (people.labels, "label row"),
         (people.notes, "note"),
         (people.queues, "queue"),
         (people.others, "other file"),
     )
-    more = "".join(f", {number_of(count, noun)}" for count, noun in taken if count)
+    more = "".join(f", {number_of(count, noun)}" for count, noun in counts if count)
     print(f"{out}: {number_of(done.edits, 'edit')}, {number_of(done.answers, 'verdict')}{more}")
     for remark in people.remarks:
         tell(remark)
@@ -102,8 +102,8 @@ def _format_info(info: RunInfo) -> list[str]:
             f"configuration {row.short_name}, {row.last_used[:10]}: {one_line(row.judge)} · {row.protocol} · "
             f"{'imported' if row.imported else f'{row.mode} mode'}{differs}{repeats}"
         )
-        left = f", {row.not_yet} of {row.judged + row.unjudged + row.not_yet} not yet" if row.not_yet else ""
-        lines.append(f"  {', '.join(row.criteria)}: {row.judged} judged, {row.unjudged} unjudged{left}")
+        remaining = f", {row.not_yet} of {row.judged + row.unjudged + row.not_yet} not yet" if row.not_yet else ""
+        lines.append(f"  {', '.join(row.criteria)}: {row.judged} judged, {row.unjudged} unjudged{remaining}")
     cost = "cost unknown" if info.cost is None else f"${info.cost:.4f}"
     lines.append(
         f"{number_of(info.usage.requests, 'request')}, {info.usage.input_tokens + info.usage.output_tokens} tokens, {cost}"

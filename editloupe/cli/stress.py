@@ -186,8 +186,8 @@ def _list_pairs(file: Path, which: EditOptions, protocol: str | None) -> Edits:
 def _read_roles(texts: Sequence[str]) -> Mapping[str, Role]:
     from editloupe.evals.stress.variants import ROLES, Role
 
-    named = split_assignments(texts, "--role takes CRITERION=ROLE, such as style=other")
-    return {**ROLES, **{criterion: Role(check_choice("--role", name, list(Role))) for criterion, name in named}}
+    roles = split_assignments(texts, "--role takes CRITERION=ROLE, such as style=other")
+    return {**ROLES, **{criterion: Role(check_choice("--role", name, list(Role))) for criterion, name in roles}}
 
 
 def _list_judges(

@@ -89,10 +89,10 @@ def _build_parameters(
         if not equals or not key.strip():
             raise UserError(f'--param is written key=value, not "{text}"')
         parameters[key.strip()] = _parse_value(value)
-    wanted = [name for name, kind in schema.get("properties", {}).items() if pictures[0] in kind.get("enum", ())]
-    free = [name for name in wanted if name not in parameters]
+    picture_names = [name for name, kind in schema.get("properties", {}).items() if pictures[0] in kind.get("enum", ())]
+    free = [name for name in picture_names if name not in parameters]
     if len(free) > len(pictures):
-        raise UserError(f"this tool compares {len(wanted)} pictures; {len(pictures)} given")
+        raise UserError(f"this tool compares {len(picture_names)} pictures; {len(pictures)} given")
     one_for_all = len(free) == 1 and len(pictures) > 1 and BOTH in schema["properties"][free[0]]["enum"]
     return {**parameters, **(dict.fromkeys(free, BOTH) if one_for_all else dict(zip(free, pictures, strict=False)))}
 

@@ -93,8 +93,8 @@ def trace(
         if kind == "html" and out is not None:
             _write_page(opened, both, out)
         elif kind == "json":
-            whole, *second = (_to_dict(opened, each.stored.edit, each.stories) for each in both)
-            deliver(for_json({**whole, **({"beside": second[0]} if second else {})}, 2) + "\n", out)
+            first, *second = (_to_dict(opened, each.stored.edit, each.stories) for each in both)
+            deliver(for_json({**first, **({"beside": second[0]} if second else {})}, 2) + "\n", out)
         else:
             with nullcontext(sys.stdout) if out is None else atomic_text_file(out) as file:
                 console = Console(highlight=False, file=file)
@@ -200,7 +200,7 @@ def _to_dict(run: Run, edit: Edit, stories: Sequence[tuple[Unit, Sequence[Trace]
 
 def _find_pictures(trace: Trace) -> set[Sha]:
     sent = {sent.sha for step in trace.steps for sent in step.sent}
-    return sent | {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
+    return sent | {sha for step in trace.steps for observation in step.observations for sha in observation.pictures}
 
 
 def _render_story(
@@ -267,9 +267,15 @@ def _render_step(run: Run, step: Step, number: int) -> RenderableType:
             f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.parameters.items()
         )
         lines.append(Text(f"→ {printable(call.name)}({printable(arguments)})", style="cyan"))
-        lines += [_render_observation(run, seen) for seen in step.observations if seen.call_id == call.id]
+        lines += [
+            _render_observation(run, observation) for observation in step.observations if observation.call_id == call.id
+        ]
     call_ids = {call.id for call in step.calls}
-    lines += [_render_observation(run, seen) for seen in step.observations if seen.call_id not in call_ids]
+    lines += [
+        _render_observation(run, observation)
+        for observation in step.observations
+        if observation.call_id not in call_ids
+    ]
     if step.problem:
         lines.append(Text(f"not usable: {printable(step.problem)}", style="red"))
         if step.raw:
@@ -279,14 +285,14 @@ def _render_step(run: Run, step: Step, number: int) -> RenderableType:
     return Group(title, Padding(Group(*lines), (0, 0, 0, 2)))
 
 
-def _render_observation(run: Run, seen: Observation) -> RenderableType:
-    duration = "from memory" if seen.cached else _format_milliseconds(seen.seconds)
-    text = Text.assemble(f"← {printable(seen.text)} ", (f"({printable(seen.tool)}, {duration})", "dim"))
-    if seen.failed:
+def _render_observation(run: Run, observation: Observation) -> RenderableType:
+    duration = "from memory" if observation.cached else _format_milliseconds(observation.seconds)
+    text = Text.assemble(f"← {printable(observation.text)} ", (f"({printable(observation.tool)}, {duration})", "dim"))
+    if observation.failed:
         text.stylize("red")
     lines: list[RenderableType] = [text]
-    for number, sha in enumerate(seen.pictures):
-        caption = seen.captions[number] if number < len(seen.captions) else "picture"
+    for number, sha in enumerate(observation.pictures):
+        caption = observation.captions[number] if number < len(observation.captions) else "picture"
         lines.append(Text(f"  {printable(f'{caption}: {_find_picture(run, sha)}')}", style="dim"))
     return Padding(Group(*lines), (0, 0, 0, 2))
 
@@ -392,9 +398,9 @@ def _render_step_cell(step: Step) -> RenderableType:
         arguments = ", ".join(f"{name}={value}" for name, value in call.parameters.items())
         lines.append(Text(f"→ {_shorten(f'{call.name}({arguments})')}", style="cyan", overflow="fold"))
         lines += [
-            Text(f"← {_shorten(seen.text)}" + _count_pictures(len(seen.pictures)))
-            for seen in step.observations
-            if seen.call_id == call.id
+            Text(f"← {_shorten(observation.text)}" + _count_pictures(len(observation.pictures)))
+            for observation in step.observations
+            if observation.call_id == call.id
         ]
     if step.problem:
         lines.append(Text(f"not usable: {_shorten(step.problem)}", style="red"))

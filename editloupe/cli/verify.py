@@ -143,7 +143,7 @@ def _choose_questions(run: Run, protocol: str | None, configuration: str | None)
         for note in notes:
             tell(note)
     with run.reader() as reader:
-        return {asked for name, asked in reader.questions_by_configuration() if name in names}, short_name
+        return {key for name, key in reader.questions_by_configuration() if name in names}, short_name
 
 
 def _open_extractor(

@@ -85,8 +85,8 @@ def edit_span(edit_id: str, protocol: str, mode: str, judge: str, repeat: int) -
 def criterion_span(edit_id: str, criterion: str, target: int | None) -> Iterator[Span]:
     """Yield the span of one criterion of an edit, or of one of its targets."""
     facts = {"edit__id": edit_id, "criterion": criterion, "target": None if target is None else target + 1}
-    named = {"gen_ai__agent__name": criterion, **_own(facts)}
-    with _span(f"invoke_agent {criterion}", "invoke_agent", named) as span:
+    attributes = {"gen_ai__agent__name": criterion, **_own(facts)}
+    with _span(f"invoke_agent {criterion}", "invoke_agent", attributes) as span:
         yield span
 
 
@@ -134,14 +134,14 @@ def tool_span(call: ToolCall) -> Iterator[Span]:
         yield span
 
 
-def set_observation(span: Span, seen: Observation) -> None:
+def set_observation(span: Span, observation: Observation) -> None:
     """Set the attributes of a tool's span that describe its result; pictures by hash."""
     if not span:
         return
-    span.set(editloupe__pictures=list(seen.pictures), editloupe__cached=seen.cached)
+    span.set(editloupe__pictures=list(observation.pictures), editloupe__cached=observation.cached)
     if captures_content():
-        span.set(gen_ai__tool__call__result=seen.text)
-    if seen.failed:
+        span.set(gen_ai__tool__call__result=observation.text)
+    if observation.failed:
         span.mark_failed("tool_error")
 
 

@@ -193,3 +193,17 @@ def test_json_is_asked_for_in_either_spelling(
 
     assert run([*words, str(made), *spelling]) == 0
     assert isinstance(json.loads(capsys.readouterr().out), dict)
+
+
+@pytest.mark.parametrize("words", [["make", "check"], ["make", "scenes", "check"]])
+def test_json_is_asked_for_in_either_spelling_of_commands_in_groups(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["make", "billiards", str(tmp_path / "scenes"), "--count", "1"]) == 0
+    capsys.readouterr()
+    outputs = []
+    for spelling in (["--json"], ["--format", "json"]):
+        assert run([*words, str(tmp_path / "scenes"), *spelling]) == 3
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert json.loads(outputs[0])["correct"] is None
