@@ -303,3 +303,14 @@ def test_the_page_offers_the_set_ups_and_judges_with_the_one_chosen(studio: Open
     assert all(f'<option value="{name}"' in page for name in setup_names())
     with build_judge(JudgeRequest(judge="rules", setup="edival-paper"), StudioSettings()) as judge:
         assert judge.setup.name == "edival-paper"
+
+
+def test_a_long_instruction_of_a_run_can_be_judged_again(studio: OpenStudio, tmp_path: Path) -> None:
+    source, edited = edit_pair(tmp_path)
+    instruction = "Make the patch red. " * 300
+    row = {"id": "long", "source": source.name, "edited": edited.name, "instruction": instruction.strip()}
+    manifest = tmp_path / "edits.jsonl"
+    manifest.write_text(json.dumps(row))
+    page = studio(runs=(manifest,)).get("/judge?run=edits&edit=long").text
+    filled_in = unescape(page.split('data-asked="')[1].split('"')[0])
+    assert JudgeRequest.model_validate_json(filled_in).instruction == instruction.strip()

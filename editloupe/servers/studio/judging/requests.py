@@ -27,6 +27,7 @@ from editloupe.judge.settings import DEFAULT_SETUP, setup_names
 from editloupe.rubrics.case_pictures import OPTIONAL, name_to_role
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import DEFAULT
+from editloupe.servers.http.access import LONGEST
 from editloupe.servers.studio.judging.uploads import Uploads
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.settings import StudioSettings
@@ -35,10 +36,6 @@ from editloupe.types import Boxes, Edit, FailFastTuple, Mode, Record, UserError
 
 M = TypeVar("M", bound=BaseModel)
 _OWN_SLOTS = ("source", "edited", "reference")
-LONGEST = 4000
-"""Characters an instruction may have."""
-
-
 Role = Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
 Picture = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{32})?$")]
 
@@ -46,9 +43,9 @@ Picture = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{32})?$")]
 class JudgeRequest(Record):
     """A request of the Judge page."""
 
-    source: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
-    edited: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
-    reference: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
+    source: Picture = ""
+    edited: Picture = ""
+    reference: Picture = ""
     more: dict[Role, Picture] = Field(default_factory=dict, max_length=12)
     """Further pictures by role, such as an annotated one or a golden label."""
     instruction: str = Field(default="", max_length=LONGEST)
@@ -91,22 +88,16 @@ class JudgeRequest(Record):
         return f"{plain}-{digest}"
 
 
-def require_json(request: Request) -> None:
-    """Refuse requests that are not JSON: a form of another site cannot send JSON without a preflight request."""
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise HTTPException(415, "This address takes JSON.")
-
-
 async def parse_json(request: Request, kind: type[M]) -> M:
-    """Read a request's JSON in a worker thread, so that no other page waits for it; raise ValidationError if it is wrong."""
-    require_json(request)
-    return await asyncio.to_thread(kind.model_validate_json, await request.body())
+    """Read a request's JSON; raise UserError with one sentence if it has a mistake.
 
-
-def read_request(body: bytes) -> JudgeRequest:
-    """Read a request; raise UserError with one sentence if it has a mistake."""
+    It is read in a worker thread, so that no other page waits for it.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        # A form of another site cannot send JSON without a preflight request.
+        raise HTTPException(415, "This address takes JSON.")
     try:
-        return JudgeRequest.model_validate_json(body)
+        return await asyncio.to_thread(kind.model_validate_json, await request.body())
     except ValidationError as error:
         raise UserError(describe_error(error, whole="the request")) from None
 
@@ -147,18 +138,17 @@ def fill_in_settings(request: JudgeRequest, open_run: OpenRun, name: str, upload
         if path is not None:
             (shas if role in _OWN_SLOTS else more)[role] = str(uploads.copy(path)["sha"])
     units = open_run.units(name)
-    known = {"protocol": units[0].protocol, "mode": units[0].mode, "judge": units[0].judge} if units else {}
-    told = {"instruction": edit.instruction[:LONGEST], "instruction_type": (edit.instruction_type or "")[:80]}
+    judged = {"protocol": units[0].protocol, "mode": units[0].mode, "judge": units[0].judge} if units else {}
+    texts = {"instruction": edit.instruction[:LONGEST], "instruction_type": (edit.instruction_type or "")[:80]}
     return request.model_copy(
-        update={**shas, **known, **told, "more": more, "boxes": edit.target_boxes[:50], "name": edit.id[:80]}
+        update={**shas, **judged, **texts, "more": more, "boxes": edit.target_boxes[:50], "name": edit.id[:80]}
     )
 
 
 def build_judge(request: JudgeRequest, settings: StudioSettings) -> Judge:
     """Open the judge; raise UserError if its API key is missing."""
     spec = request.judge.strip() or settings.judge
-    if request.setup not in setup_names():
-        raise UserError(f'there is no set-up "{request.setup}" here; there are: {", ".join(setup_names())}')
+    _check_setup(request.setup)
     if spec and is_file_spec(spec) and spec != settings.judge:
         raise UserError(
             "a page names no files of this machine; start the studio with that judge: `editloupe studio --judge SPEC`"
@@ -167,21 +157,30 @@ def build_judge(request: JudgeRequest, settings: StudioSettings) -> Judge:
         spec,
         protocol=request.protocol,
         mode=request.mode,
-        base_url=_server(request, spec, settings),
+        base_url=_base_url(request, spec, settings),
         setup=request.setup,
     )
 
 
-def _server(request: JudgeRequest, spec: str | None, settings: StudioSettings) -> str | None:
-    """Return the address of the judge, one of those the studio was started with: the API key is sent to it."""
+def _check_setup(setup: str) -> None:
+    if setup not in setup_names():
+        raise UserError(f'there is no set-up "{setup}" here; there are: {", ".join(setup_names())}')
+
+
+def _base_url(request: JudgeRequest, spec: str | None, settings: StudioSettings) -> str | None:
     if spec == RULES:
         return None
     if request.base_url is None:
         return settings.base_urls[0] if settings.base_urls and spec == settings.judge else None
-    wanted = request.base_url.strip()
-    if not wanted:
+    return _find_server(request.base_url, settings)
+
+
+def _find_server(name: str, settings: StudioSettings) -> str | None:
+    """Return the address of a server that the studio was started with, because the API key is sent to it; None for no name."""
+    name = name.strip()
+    if not name:
         return None
-    address = settings.servers.get(wanted, wanted)
+    address = settings.servers.get(name, name)
     if address not in settings.base_urls:
         raise UserError(
             "this studio asks only the servers it was started with; name another one with "
@@ -192,8 +191,6 @@ def _server(request: JudgeRequest, spec: str | None, settings: StudioSettings) -
 
 AT_ONCE = 2
 """Forks that run at the same time; each may have several repeats."""
-LONGEST = 20_000
-"""Characters a thought may have."""
 TOOL_SETTINGS = (
     "enhancer",
     "enhance_up_to",
@@ -275,18 +272,11 @@ class ForkRequest(Record):
 
     def other(self, settings: StudioSettings, rubrics: Sequence[Path]) -> JudgeChange:
         """Return the changes of the judge; only servers that the studio was started with can be used."""
-        if self.setup and self.setup not in setup_names():
-            raise UserError(f'there is no set-up "{self.setup}" here; there are: {", ".join(setup_names())}')
-        wanted = self.base_url.strip()
-        address = settings.servers.get(wanted, wanted) or None
-        if address is not None and address not in settings.base_urls:
-            raise UserError(
-                "this studio asks only the servers it was started with; name another one with "
-                "`editloupe studio --base-url URL`"
-            )
+        if self.setup:
+            _check_setup(self.setup)
         return JudgeChange(
             judge=self.judge.strip() or None,
-            base_url=address,
+            base_url=_find_server(self.base_url, settings),
             mode=self.mode,
             setup=self.setup or None,
             tools=self.tool_settings(),
@@ -304,14 +294,6 @@ class ForkRequest(Record):
             file = Path(folder) / "wording.yaml"
             file.write_text(self.wording, "utf-8")
             yield [file]
-
-
-def read_fork_request(body: bytes) -> ForkRequest:
-    """Read a request; raise UserError with one sentence if it has a mistake."""
-    try:
-        return ForkRequest.model_validate_json(body)
-    except ValidationError as error:
-        raise UserError(describe_error(error, whole="the request")) from None
 
 
 class ForkJobs:

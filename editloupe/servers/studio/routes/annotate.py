@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, ValidationError
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from editloupe._util.errors import first_error
 from editloupe._util.text import normalize_name
 from editloupe.evals.labels.label_form import RubricForm, build_forms
 from editloupe.evals.runs.edit_rows import StoredEdit
@@ -114,21 +113,15 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
 @router.post("/runs/{key}/random-subset")
 async def random_subset(request: Request, key: str) -> Response:
     """Draw a random subset of the run's edits and return the worklist it is saved as."""
-    try:
-        wanted = await parse_json(request, SubsetRequest)
-    except ValidationError as error:
-        raise UserError(f"a random subset: {first_error(error).message}") from None
+    body = await parse_json(request, SubsetRequest)
     studio = studio_of(request)
-    return studio.pages.json({"work": keep_random_subset(studio.run(key), wanted.size, wanted.seed)})
+    return studio.pages.json({"work": keep_random_subset(studio.run(key), body.size, body.seed)})
 
 
 @router.post("/runs/{key}/labels")
 async def give(request: Request, key: str) -> Response:
     """Save an action of an annotator and return the state of the edit."""
-    try:
-        body = await parse_json(request, LabelRequest)
-    except ValidationError as error:
-        raise UserError(first_error(error).message) from None
+    body = await parse_json(request, LabelRequest)
     studio = studio_of(request)
     open_run, name = studio.run(key), normalize_name(body.annotator)
     if not name:

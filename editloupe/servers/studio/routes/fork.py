@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from editloupe._util.text import number_of
 from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.evals.forks import Fork, fork, forks_of
 from editloupe.evals.forks.fork_store import (
@@ -18,7 +19,6 @@ from editloupe.evals.forks.fork_store import (
     count_labels,
     find_parting,
     find_trace,
-    format_label,
     group_forks,
     load_fork,
 )
@@ -27,7 +27,7 @@ from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.graphs.forking import find_box_parameter
 from editloupe.judge.settings import setup_names
 from editloupe.rubrics.registry import find_protocol
-from editloupe.servers.studio.judging.requests import TOOL_SETTINGS, ForkRequest, read_fork_request, require_json
+from editloupe.servers.studio.judging.requests import TOOL_SETTINGS, ForkRequest, parse_json
 from editloupe.servers.studio.run_catalog import HERE, OpenRun
 from editloupe.servers.studio.studio import Studio, studio_of
 from editloupe.servers.studio.traces.trace_view import build_steps, find_drawn_box, find_kinds
@@ -62,7 +62,7 @@ def form(
         raise HTTPException(404, str(error)) from None
     steps = stored.parent.trace.steps
     if not 1 <= step <= len(steps):
-        have = f"{len(steps)} step{'s' * (len(steps) != 1)}"
+        have = number_of(len(steps), "step")
         raise HTTPException(404, f"The trace has {have}, counted from 1; there is no step {step}.")
     view = build_steps(stored.parent.trace, _first(stored))[step - 1]
     protocol = find_protocol(stored.protocol)
@@ -97,17 +97,16 @@ def form(
 @router.post("/runs/{key}/fork")
 async def make(request: Request, key: str) -> Response:
     """Make a fork and return its address; it is made even if the browser leaves."""
-    require_json(request)
-    studio, asked = studio_of(request), await asyncio.to_thread(read_fork_request, await request.body())
+    studio, body = studio_of(request), await parse_json(request, ForkRequest)
     open_run = studio.run(key)
-    with studio.forks.room(asked.job or secrets.token_urlsafe(12)) as stop:
+    with studio.forks.room(body.job or secrets.token_urlsafe(12)) as stop:
         try:
-            made, stopped = await asyncio.to_thread(_make_fork, studio, open_run, asked, stop), ""
+            made, stopped = await asyncio.to_thread(_make_fork, studio, open_run, body, stop), ""
         except ForkStopped as error:
             made, stopped = sorted(error.made, key=lambda fork: fork.number), str(error)
     address = f"/runs/{key}/forks/{made[0].number}" if made else None
-    told = {"stopped": stopped} if stopped else {}
-    return JSONResponse({"address": address, "labels": count_labels(made), **told})
+    why = {"stopped": stopped} if stopped else {}
+    return JSONResponse({"address": address, "labels": count_labels(made), **why})
 
 
 @router.post("/forking/{job}/stop")
@@ -118,24 +117,24 @@ async def stop(request: Request, job: str) -> Response:
     return JSONResponse({"stopped": True})
 
 
-def _make_fork(studio: Studio, open_run: OpenRun, asked: ForkRequest, stop: ForkStop) -> list[Fork]:
-    with asked.rubric_files() as rubrics:
+def _make_fork(studio: Studio, open_run: OpenRun, body: ForkRequest, stop: ForkStop) -> list[Fork]:
+    with body.rubric_files() as rubrics:
         return fork(
             open_run.run.folder,
-            asked.edit,
-            asked.criterion,
-            asked.step,
-            thought=asked.thought,
-            drop=asked.dropped,
-            again=asked.again,
-            boxes=asked.box_numbers(),
-            pictures=asked.picture_files(studio.uploads),
-            other=asked.other(studio.settings, rubrics),
-            repeat=asked.repeat,
-            target=asked.target,
-            configuration=asked.configuration,
-            parent=asked.parent,
-            times=asked.times,
+            body.edit,
+            body.criterion,
+            body.step,
+            thought=body.thought,
+            drop=body.dropped,
+            again=body.again,
+            boxes=body.box_numbers(),
+            pictures=body.picture_files(studio.uploads),
+            other=body.other(studio.settings, rubrics),
+            repeat=body.repeat,
+            target=body.target,
+            configuration=body.configuration,
+            parent=body.parent,
+            times=body.times,
             out=studio.catalog.writer() if open_run.key == HERE else None,
             stop=stop,
         )
@@ -187,7 +186,6 @@ def page(request: Request, key: str, number: int) -> Response:
         kinds=find_kinds(step for _, _, _, steps, _ in sides for step in steps),
         labels=count_labels(alike),
         alike=alike,
-        label_of=format_label,
         parent_link=_parent_link(open_run, stored_fork),
         fork_link=lambda step: (
             f"/runs/{key}/fork?" + urlencode({**_where(stored_fork), "step": step, "parent": stored_fork.number})

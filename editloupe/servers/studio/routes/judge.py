@@ -27,8 +27,7 @@ from editloupe.servers.studio.judging.requests import (
     build_judge,
     fill_in_settings,
     list_further_roles,
-    read_request,
-    require_json,
+    parse_json,
 )
 from editloupe.servers.studio.studio import Studio, studio_of
 from editloupe.types import UserError
@@ -101,13 +100,12 @@ def example(request: Request, name: str) -> Response:
 @router.post("/judge")
 async def start(request: Request) -> Response:
     """Start judging and return the address of the events."""
-    require_json(request)
-    studio, asked = studio_of(request), await asyncio.to_thread(read_request, await request.body())
+    studio, body = studio_of(request), await parse_json(request, JudgeRequest)
     studio.jobs.check_room()
-    edit = build_edit(asked, studio.uploads)
-    judge = await asyncio.to_thread(build_judge, asked, studio.settings)
+    edit = build_edit(body, studio.uploads)
+    judge = await asyncio.to_thread(build_judge, body, studio.settings)
     try:
-        job = studio.jobs.start(asked, judge, edit)
+        job = studio.jobs.start(body, judge, edit)
     except BaseException:
         await judge.aclose()
         raise

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, ValidationError
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from editloupe._util.errors import first_error
 from editloupe.making.folder import MakingFolder, Sample
 from editloupe.making.records import MOST_TARGETS, REGENERATIONS, ReviewDecision
 from editloupe.making.reviews import draw_boxes, list_edit_types, review, review_agreement
@@ -102,7 +101,7 @@ def review_page(request: Request, key: str, name: Name = "", sample: Id = "") ->
 @router.post("/making/{key}/boxes")
 async def give_boxes(request: Request, key: str) -> Response:
     """Save boxes."""
-    body = await _body(request, BoxesRequest)
+    body = await parse_json(request, BoxesRequest)
     folder = _folder(request, key)
     draw_boxes(folder, body.sample, body.boxes, _name(body.name))
     return _next(request, key, BOXES, body.name)
@@ -111,7 +110,7 @@ async def give_boxes(request: Request, key: str) -> Response:
 @router.post("/making/{key}/review")
 async def give_review(request: Request, key: str) -> Response:
     """Save a decision."""
-    body = await _body(request, ReviewRequest)
+    body = await parse_json(request, ReviewRequest)
     folder = _folder(request, key)
     review(
         folder,
@@ -173,10 +172,3 @@ def _name(text: str) -> str:
     if not name:
         raise UserError("a reviewer needs a name")
     return name
-
-
-async def _body(request: Request, kind: type[Any]) -> Any:
-    try:
-        return await parse_json(request, kind)
-    except ValidationError as error:
-        raise UserError(first_error(error).message) from None

@@ -11,11 +11,10 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, ValidationError
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from editloupe._util.errors import first_error
 from editloupe._util.text import number_of
 from editloupe.evals.forks.fork_store import count_forks
 from editloupe.evals.labels.label_form import list_choices
@@ -248,10 +247,7 @@ class QueueRequest(Record):
 @router.post("/runs/{key}/label-queue")
 async def queue_edits(request: Request, key: str) -> Response:
     """Add the edits of a list to a label queue and return the address to label them at."""
-    try:
-        body = await parse_json(request, QueueRequest)
-    except ValidationError as error:
-        raise UserError(f"a label queue: {first_error(error).message}") from None
+    body = await parse_json(request, QueueRequest)
     studio = studio_of(request)
     open_run, query = studio.run(key), ListQuery.parse(body.list)
     names = await asyncio.to_thread(list_names, open_run, query)

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, ValidationError
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from editloupe._util.errors import first_error
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.traces.filter_parser import LONGEST, ExpressionError, join_conditions, quote_text
 from editloupe.evals.traces.run_list import PAGE_SIZE, ListQuery
@@ -24,7 +23,7 @@ from editloupe.servers.studio.studio import studio_of
 from editloupe.servers.studio.traces.list_view import find_target
 from editloupe.servers.studio.traces.trace_pages import TraceLinks, list_link, search_open_run
 from editloupe.servers.studio.traces.trace_view import compare_settings
-from editloupe.types import Record, UserError
+from editloupe.types import Record
 
 router = APIRouter()
 Where = Annotated[str, Query(max_length=10 * LONGEST)]
@@ -189,10 +188,7 @@ async def note(request: Request, key: str) -> Response:
     """Write tags and a note on a trace."""
     studio = studio_of(request)
     open_run = studio.run(key)
-    try:
-        body = await parse_json(request, NoteRequest)
-    except ValidationError as error:
-        raise UserError(f"the note cannot be read: {first_error(error).message}") from None
+    body = await parse_json(request, NoteRequest)
     if not any(
         (unit.criterion, unit.repeat, unit.asked) == (body.criterion, body.repeat, body.asked)
         for unit in open_run.units(body.edit)
