@@ -5,18 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from editloupe.evals.runs.damage import raise_run_damaged
 from editloupe.evals.traces.filter_parser import join_conditions, quote_text
 from editloupe.evals.traces.run_index import TableFacts
 from editloupe.evals.traces.run_list import ListQuery, change_choice
 from editloupe.servers.studio.run_catalog import OpenRun
-from editloupe.servers.studio.traces.trace_pages import list_link
+from editloupe.servers.studio.traces.trace_pages import encode_query, list_link
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -66,6 +64,7 @@ class TrustPage:
     figure: str | None
 
 
+T = TypeVar("T")
 AFTER = 1.0
 """Seconds to wait after a page was sent, while it is painted."""
 
@@ -77,9 +76,8 @@ class ChartCache:
         self._lock = threading.Lock()
         self._loading: threading.Thread | None = None
         self._beginning = threading.Lock()
-        self._kept: dict[tuple[str, str], tuple[str, Charts]] = {}
-        self._board: tuple[object, tuple[Leaderboard | None, list[str]]] | None = None
-        self._trust: dict[tuple[str, str], tuple[str, TrustPage]] = {}
+        self._cached: dict[tuple[str, ...], tuple[object, Any]] = {}
+        """What was computed, each with the state of the runs that it was computed from."""
 
     def make_ready(self) -> None:
         """Load the plotting packages in the background, once; they take most of the first chart's time."""
@@ -90,13 +88,8 @@ class ChartCache:
 
     def charts(self, open_run: OpenRun, configuration: str) -> Charts:
         """Return the charts of a configuration; raise UserError if they cannot be drawn."""
-        with self._lock:
-            state = open_run.index.state()
-            cached = self._kept.get((open_run.key, configuration))
-            if cached is None or cached[0] != state:
-                cached = state, _draw(open_run, configuration)
-                self._kept[open_run.key, configuration] = cached
-            return cached[1]
+        key = ("charts", open_run.key, configuration)
+        return self._compute_once(key, open_run.index.state, lambda: _draw(open_run, configuration))
 
     def leaderboard(self, runs: Sequence[OpenRun]) -> tuple[Leaderboard | None, list[str]]:
         """Rank the judged configurations of some runs; None if nothing has been judged.
@@ -106,18 +99,18 @@ class ChartCache:
         Returns:
             The leaderboard, and a sentence for every run that is left out because it cannot be read.
         """
-        with self._lock:
-            configurations, left_out = [], []
-            for run in runs:
-                try:
-                    configurations += [(run, known) for known in run.index.facts().configurations]
-                except UserError as error:
-                    left_out.append(f"{run.name} is left out: {error}")
-            state = [(run.key, run.index.state(), known["configuration"]) for run, known in configurations]
-            if self._board is None or self._board[0] != state:
-                self._board = state, _rank(configurations)
-            board, faults = self._board[1]
-            return board, [*left_out, *faults]
+        configurations, left_out = [], []
+        for run in runs:
+            try:
+                configurations += [(run, each) for each in run.index.facts().configurations]
+            except UserError as error:
+                left_out.append(f"{run.name} is left out: {error}")
+        board, faults = self._compute_once(
+            ("leaderboard",),
+            lambda: [(run.key, run.index.state(), each["configuration"]) for run, each in configurations],
+            lambda: _rank(configurations),
+        )
+        return board, [*left_out, *faults]
 
     def figure(self, open_run: OpenRun, configuration: str, name: str, inline: bool = False) -> bytes | None:
         """Return a figure as an SVG file, or as a part of a page with its colours and links; None if there is none."""
@@ -148,34 +141,35 @@ class ChartCache:
         """
         if not configuration:
             raise UserError("nothing has been judged in this run yet")
+        key = ("trust", open_run.key, configuration)
+        return self._compute_once(key, open_run.index.state, lambda: _summarize_trust(open_run, configuration, several))
+
+    def _compute_once(self, key: tuple[str, ...], read_state: Callable[[], object], compute: Callable[[], T]) -> T:
+        """Return what was computed under a key, and compute it again only if the state is another one."""
         with self._lock:
-            state = open_run.index.state()
-            cached = self._trust.get((open_run.key, configuration))
+            state = read_state()
+            cached = self._cached.get(key)
             if cached is None or cached[0] != state:
-                cached = state, _summarize_trust(open_run, configuration, several)
-                self._trust[open_run.key, configuration] = cached
-            return cached[1]
+                cached = self._cached[key] = state, compute()
+            return cast(T, cached[1])
 
 
 def _load() -> None:
     time.sleep(AFTER)
-    with suppress(ImportError):  # told when somebody asks for charts
-        import scipy.stats  # type: ignore[import-untyped]  # noqa: F401
+    import scipy.stats  # type: ignore[import-untyped]  # noqa: F401
 
 
 def _rank(configurations: Sequence[tuple[OpenRun, Mapping[str, Any]]]) -> tuple[Leaderboard | None, list[str]]:
-    try:
-        from editloupe.evals.report.build import build_leaderboard, build_report
-        from editloupe.evals.stats.scores.run_table import read_run_table
-    except ImportError as error:
-        raise UserError(f"the ranking needs {error.name}, which is not installed") from None
+    from editloupe.evals.report.build import build_leaderboard, build_report
+    from editloupe.evals.stats.scores.run_table import read_run_table
+
     reports, tables, left_out = [], [], []
-    for open_run, known in configurations:
+    for open_run, configuration in configurations:
         several = sum(run is open_run for run, _ in configurations) > 1
-        name = f"{open_run.name} · {known['title']}" if several else open_run.name
+        name = f"{open_run.name} · {configuration['title']}" if several else open_run.name
         try:
             with raise_run_damaged(open_run.name):
-                table = read_run_table(open_run.run.folder, configuration=known["configuration"])
+                table = read_run_table(open_run.run.folder, configuration=configuration["configuration"])
                 name = f"{open_run.name} · {table.short_name}" if several else open_run.name
                 report = build_report(table, tables=False)
         except UserError as error:
@@ -188,13 +182,11 @@ def _rank(configurations: Sequence[tuple[OpenRun, Mapping[str, Any]]]) -> tuple[
 
 
 def _draw(open_run: OpenRun, configuration: str) -> Charts:
-    try:
-        from editloupe.evals.labels.human import load_human_labels
-        from editloupe.evals.report.build import build_report
-        from editloupe.evals.report.report_figures import build_figures
-        from editloupe.evals.stats.scores.run_table import read_run_table
-    except ImportError as error:
-        raise UserError(f"the charts need {error.name}, which is not installed") from None
+    from editloupe.evals.labels.human import load_human_labels
+    from editloupe.evals.report.build import build_report
+    from editloupe.evals.report.report_figures import build_figures
+    from editloupe.evals.stats.scores.run_table import read_run_table
+
     with raise_run_damaged(open_run.name):
         table = read_run_table(open_run.run.folder, configuration=configuration)
         people = load_human_labels(table, studio=open_run.labels.path)
@@ -234,7 +226,7 @@ def _make_links(
         criterion = criteria.get(mark.get("criterion", ""), "")
         if mark["kind"] == "edit":
             query = {"edit": mark["edit"], "criterion": criterion, "configuration": chosen}
-            return f"/runs/{open_run.key}/trace?{urlencode({name: value for name, value in query.items() if value})}"
+            return f"/runs/{open_run.key}/trace?{encode_query({name: value or None for name, value in query.items()})}"
         values = {name: mark.get(name, "") for name in ("type", "model", "label")}
         values["label"] = mark.get("judge", values["label"])
         values["model"] = values["model"] if values["model"] in facts.models else ""
@@ -254,17 +246,15 @@ def _make_links(
 
 
 def _summarize_trust(open_run: OpenRun, configuration: str, several: bool) -> TrustPage:
-    try:
-        from editloupe.evals.labels.human import load_human_labels
-        from editloupe.evals.report.figures import as_inline_svg
-        from editloupe.evals.report.report_figures import build_trust_figure
-        from editloupe.evals.report.trust_blocks import trust_blocks
-        from editloupe.evals.stats.scores.run_table import read_run_table
-        from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
-        from editloupe.evals.stats.trust.label_queue import find_queue
-        from editloupe.evals.stats.trust.trust_summary import summarize_trust
-    except ImportError as error:
-        raise UserError(f"this page needs {error.name}, which is not installed") from None
+    from editloupe.evals.labels.human import load_human_labels
+    from editloupe.evals.report.figures import as_inline_svg
+    from editloupe.evals.report.report_figures import build_trust_figure
+    from editloupe.evals.report.trust_blocks import trust_blocks
+    from editloupe.evals.stats.scores.run_table import read_run_table
+    from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
+    from editloupe.evals.stats.trust.label_queue import find_queue
+    from editloupe.evals.stats.trust.trust_summary import summarize_trust
+
     with raise_run_damaged(open_run.name):
         table, _ = split_off_reference(read_run_table(open_run.run.folder, configuration=configuration))
         people = load_human_labels(table, studio=open_run.labels.path)
@@ -273,6 +263,5 @@ def _summarize_trust(open_run: OpenRun, configuration: str, several: bool) -> Tr
         as_inline_svg(draw(), name, "Agreement with people, and scores before and after their correction")
         for name, draw in build_trust_figure(summary, table.titles).items()
     ]
-    named = configuration if several else ""
-    blocks = tuple(trust_blocks(summary, table.titles, str(open_run.run.folder), named))
+    blocks = tuple(trust_blocks(summary, table.titles, str(open_run.run.folder), configuration if several else ""))
     return TrustPage(blocks, figures[0] if figures else None)

@@ -7,12 +7,12 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from editloupe.evals.labels.label_form import find_rubric, list_choices, list_recorded_wordings
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
@@ -22,6 +22,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.stats.scores.run_table import format_version_notes, parse_versions
 from editloupe.evals.traces.run_index import RunIndex
+from editloupe.evals.traces.trace_search import TraceHit
 from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.annotation.label_file import FILE as LABELS
 from editloupe.servers.studio.annotation.label_file import StudioLabels
@@ -30,6 +31,7 @@ from editloupe.types import Trace, UserError
 
 HERE = "here"
 """The key of the run that stores what is judged on the page."""
+T = TypeVar("T")
 Mark = tuple[int, ...]
 Content = tuple[str, str, str]
 """Source picture, edited picture, instruction."""
@@ -46,12 +48,8 @@ class OpenRun:
     index: RunIndex
     mark: Mark = ()
     """Identifies the file: a run that was deleted and made again has another one."""
-    _served: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict, repr=False, compare=False)
-    """Notes on served versions by configuration, with the state of the run that they were counted in."""
-    _rubrics: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """Rubrics the run recorded, with the state of the run."""
-    _short_names: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """Short names of configurations, with the state of the run."""
+    _cached: dict[str, tuple[str, Any]] = field(default_factory=dict, repr=False, compare=False)
+    """Facts that are read again if the run changed, each with the state of the run that it was read in."""
 
     def edit(self, name: str) -> StoredEdit:
         """Return one edit by its name, with the hashes of its pictures by role."""
@@ -80,25 +78,27 @@ class OpenRun:
         with raise_run_damaged(self.name):
             return self.run.load_trace(unit.name, unit.criterion, unit.repeat, unit.asked)
 
-    def configuration_of(self, unit: Unit) -> str:
-        """Return the first configuration that a unit's question belongs to."""
-        return self._configuration_place(unit)[1]
+    def configuration_of(self, verdict: Unit | TraceHit) -> str:
+        """Return the first configuration that a verdict's question belongs to."""
+        return self._find_configuration(verdict)[1]
 
-    def place_of(self, unit: Unit) -> int:
+    def position_of(self, verdict: Unit | TraceHit) -> int:
         """Return the position of this configuration in the run."""
-        return self._configuration_place(unit)[0]
+        return self._find_configuration(verdict)[0]
 
-    def _configuration_place(self, unit: Unit) -> tuple[int, str]:
-        return self.index.configurations_of_questions().get(unit.asked, (0, ""))
+    def place_of(self, verdict: Unit | TraceHit) -> str:
+        """Return a verdict as CONFIGURATION~REPEAT, unique for its edit and criterion."""
+        return f"{self.configuration_of(verdict)}~{verdict.repeat}"
+
+    def _find_configuration(self, verdict: Unit | TraceHit) -> tuple[int, str]:
+        configurations = self._read_once("configurations of questions", self.index.configurations_of_questions)
+        return configurations.get(verdict.asked, (0, ""))
 
     def short_name_of(self, unit: Unit) -> str:
         """Return the short name of a unit's configuration, unique in the run, such as `rules/tools#2`."""
-        state = self.index.state()
-        if self._short_names.get("state") != state:
-            with raise_run_damaged(self.name):
-                names = {each.name: each.short_name for each in self.run.configurations()}
-            self._short_names.update(state=state, names=names)
-        names = self._short_names["names"]
+        names = self._read_once(
+            "short names", lambda: {each.name: each.short_name for each in self.run.configurations()}
+        )
         return names.get(self.configuration_of(unit)) or f"{unit.judge}/{unit.mode}"
 
     def asks(self, configuration: str, asked: str) -> bool:
@@ -106,14 +106,13 @@ class OpenRun:
         return self.index.asks(configuration, asked)
 
     def served_notes(self, configuration: str) -> tuple[str, ...]:
-        """Return a note if a configuration's judge was served in several versions; count again only if the run changed."""
-        state = self.index.state()
-        counted = self._served.get(configuration)
-        if counted is None or counted[0] != state:
-            with raise_run_damaged(self.name), self.run.reader() as reader:
-                counts = reader.count_served(configuration)
-            counted = self._served[configuration] = state, format_version_notes(parse_versions(counts))
-        return counted[1]
+        """Return a note if a configuration's judge was served in several versions."""
+
+        def count() -> tuple[str, ...]:
+            with self.run.reader() as reader:
+                return format_version_notes(parse_versions(reader.count_served(configuration)))
+
+        return self._read_once(f"served notes of {configuration}", count)
 
     def rubric(self, protocol: str, criterion: str) -> Rubric | None:
         """Return a criterion's rubric, by a protocol of this version or as the run recorded it; None if it is not known."""
@@ -121,17 +120,17 @@ class OpenRun:
 
     def find_recorded_rubric(self, criterion: str, variant: str | None = None) -> Rubric | None:
         """Return a criterion's rubric as the run recorded it, of a variant or in its first wording, or None."""
-        wordings = self._recorded_rubrics().get(criterion, ())
-        return next((rubric for rubric in wordings if variant in (None, rubric.variant)), None)
+        wordings = self._read_once("rubrics", lambda: list_recorded_wordings(self.run.about()))
+        return next((rubric for rubric in wordings.get(criterion, ()) if variant in (None, rubric.variant)), None)
 
-    def _recorded_rubrics(self) -> Mapping[str, Sequence[Rubric]]:
+    def _read_once(self, name: str, read: Callable[[], T]) -> T:
+        """Return what was read under a name, and read it again only if the run changed."""
         state = self.index.state()
-        if self._rubrics.get("state") != state:
+        cached = self._cached.get(name)
+        if cached is None or cached[0] != state:
             with raise_run_damaged(self.name):
-                about = self.run.about()
-            self._rubrics.update(state=state, rubrics=list_recorded_wordings(about))
-        rubrics: Mapping[str, Sequence[Rubric]] = self._rubrics["rubrics"]
-        return rubrics
+                cached = self._cached[name] = state, read()
+        return cast(T, cached[1])
 
     def title_of(self, criterion: str, protocol: str) -> str:
         """Return a criterion's title from the run's rubric."""
@@ -167,7 +166,7 @@ class RunCatalog:
     def __init__(self, settings: StudioSettings) -> None:
         self._settings = settings
         self._lock = threading.RLock()
-        self._known: dict[Path, OpenRun | ClosedRun] = {}
+        self._runs: dict[Path, OpenRun | ClosedRun] = {}
         self._writer: Run | None = None
         self._manifests: dict[Path, Path] = {}
         """Unjudged manifests, and the temporary run of each."""
@@ -203,9 +202,9 @@ class RunCatalog:
             here = self._folder.resolve() if self._folder else None
             if here and (here / FILE).is_file():
                 folders.setdefault(here)
-            for folder in [*folders, *(known for known in self._known if known not in folders)]:
+            for folder in [*folders, *(other for other in self._runs if other not in folders)]:
                 self._look_at(folder, HERE if folder == here else None)
-            return list(self._known.values())
+            return list(self._runs.values())
 
     def get(self, key: str) -> OpenRun | None:
         """Return a run by its key, None if there is none; raise RunDamaged if it cannot be read."""
@@ -217,13 +216,13 @@ class RunCatalog:
     def judged_here(self) -> OpenRun | None:
         """Return the run of the Judge page, None before anything was judged."""
         self.all()
-        run = self._known.get(self._folder.resolve()) if self._folder else None
+        run = self._runs.get(self._folder.resolve()) if self._folder else None
         return run if isinstance(run, OpenRun) else None
 
     def folders(self) -> Iterator[PictureFolder]:
         """Yield the picture folders of the open runs."""
         with self._lock:
-            runs = [run for run in self._known.values() if isinstance(run, OpenRun)]
+            runs = [run for run in self._runs.values() if isinstance(run, OpenRun)]
         yield from (run.run.pictures for run in runs)
 
     def writer(self) -> Run:
@@ -239,10 +238,10 @@ class RunCatalog:
     def close(self) -> None:
         """Close all runs and remove temporary ones. Closing again does nothing."""
         with self._lock:
-            for run in self._known.values():
+            for run in self._runs.values():
                 if isinstance(run, OpenRun):
                     run.close()
-            self._known.clear()
+            self._runs.clear()
             writer, self._writer = self._writer, None
             try:
                 if writer is not None:
@@ -298,10 +297,8 @@ class RunCatalog:
             if (folder / FILE).is_file():
                 yield folder.resolve()
                 continue
-            with (
-                suppress(OSError),
-                os.scandir(folder.resolve()) as entries,
-            ):  # a folder that has been removed holds nothing
+            # A folder that has been removed holds nothing.
+            with suppress(OSError), os.scandir(folder.resolve()) as entries:
                 inner = sorted((entry.path, entry.is_symlink()) for entry in entries)
                 yield from (
                     Path(path).resolve() if is_link else Path(path)
@@ -311,17 +308,17 @@ class RunCatalog:
 
     def _own_labels(self, folder: Path) -> Path:
         """Return the label file of a run: in its folder, or next to its manifest."""
-        manifests = {made.resolve(): path for path, made in self._manifests.items()}
+        manifests = {temporary.resolve(): path for path, temporary in self._manifests.items()}
         manifest = manifests.get(folder.resolve())
         return folder / LABELS if manifest is None else manifest.with_name(f"{manifest.stem}.{LABELS}")
 
     def _look_at(self, folder: Path, key: str | None) -> None:
         """Open a run that is not open, and close it if its file was removed or replaced."""
-        entry, file = self._known.get(folder), _file_mark(folder)
+        entry, file = self._runs.get(folder), _file_mark(folder)
         if entry is not None and (entry.mark[:2] == file[:2] if isinstance(entry, OpenRun) else entry.mark == file):
             return
         name = entry.name if entry else "Judged here" if key == HERE and self._temporary else folder.name
-        key = entry.key if entry else key or _make_key(name, {other.key for other in self._known.values()})
+        key = entry.key if entry else key or _make_key(name, {other.key for other in self._runs.values()})
         if isinstance(entry, OpenRun):
             entry.close()
         try:
@@ -330,11 +327,11 @@ class RunCatalog:
             with raise_run_damaged(name):
                 run = Run.open(folder)
         except UserError as error:
-            self._known[folder] = ClosedRun(key, name, str(error), file)
+            self._runs[folder] = ClosedRun(key, name, str(error), file)
             return
         path = folder / LABELS if key == HERE else self._settings.labels or self._own_labels(folder)
         labels = StudioLabels(path, partial(_resolve_edit, run))
-        self._known[folder] = OpenRun(key, name, run, labels, RunIndex(run, labels.path, name), file)
+        self._runs[folder] = OpenRun(key, name, run, labels, RunIndex(run, labels.path, name), file)
 
 
 def _resolve_edit(run: Run, edit_id: str, model: str | None) -> str:
@@ -361,5 +358,5 @@ def _make_key(name: str, taken: set[str]) -> str:
     'my-run-2-2'
     """
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "run"
-    wanted = [plain, *(f"{plain}-{number}" for number in range(2, len(taken) + 3))]
-    return next(key for key in wanted if key not in taken and key != HERE)
+    keys = [plain, *(f"{plain}-{number}" for number in range(2, len(taken) + 3))]
+    return next(key for key in keys if key not in taken and key != HERE)

@@ -32,6 +32,7 @@ from editloupe.servers.studio.annotation.worklists import (
 from editloupe.servers.studio.judging.requests import parse_json
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.studio import Studio, studio_of
+from editloupe.servers.studio.traces.trace_view import first_pictures
 from editloupe.types import Record, UserError
 
 router = APIRouter()
@@ -95,7 +96,7 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
         work=listed,
         edit=stored.edit,
         edit_name=current,
-        pictures={role: hashes[0] for role, hashes in stored.pictures.items() if hashes},
+        pictures=first_pictures(stored.pictures),
         further=_list_further_pictures(open_run, stored),
         forms=forms,
         place=position,

@@ -15,7 +15,6 @@ from editloupe._util.text import number_of
 from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.evals.forks import Fork, fork, forks_of
 from editloupe.evals.forks.fork_store import (
-    StoredTrace,
     count_labels,
     find_parting,
     find_trace,
@@ -30,7 +29,7 @@ from editloupe.rubrics.registry import find_protocol
 from editloupe.servers.studio.judging.requests import TOOL_SETTINGS, ForkRequest, parse_json
 from editloupe.servers.studio.run_catalog import HERE, OpenRun
 from editloupe.servers.studio.studio import Studio, studio_of
-from editloupe.servers.studio.traces.trace_view import build_steps, find_drawn_box, find_kinds
+from editloupe.servers.studio.traces.trace_view import build_steps, find_drawn_box, find_kinds, first_pictures
 from editloupe.types import UserError
 
 router = APIRouter()
@@ -64,13 +63,14 @@ def form(
     if not 1 <= step <= len(steps):
         have = number_of(len(steps), "step")
         raise HTTPException(404, f"The trace has {have}, counted from 1; there is no step {step}.")
-    view = build_steps(stored.parent.trace, _first(stored))[step - 1]
+    trace, shas = stored.parent.trace, first_pictures(stored.pictures)
+    view = build_steps(trace, shas)[step - 1]
     protocol = find_protocol(stored.protocol)
-    trace, per_mille = stored.parent.trace, bool((stored.asked or {}).get("per_mille"))
+    per_mille = bool((stored.asked or {}).get("per_mille"))
     calls = [
         {
             "call": call,
-            "drawn": find_drawn_box(trace, call, _first(stored), per_mille),
+            "drawn": find_drawn_box(trace, call, shas, per_mille),
             "box": ", ".join(f"{n:g}" for n in call.parameters[name]) if (name := find_box_parameter(call)) else None,
         }
         for call in view.step.calls
@@ -165,7 +165,7 @@ def page(request: Request, key: str, number: int) -> Response:
             ]
     except UserError as error:
         raise HTTPException(404, str(error)) from None
-    shas = {role: hashes[0] for role, hashes in stored_fork.pictures.items() if hashes}
+    shas = first_pictures(stored_fork.pictures)
     parted = find_parting(stored_fork.parent.trace, stored_fork.trace)
     parent = "The parent" if stored_fork.parent.fork is None else f"Fork {stored_fork.parent.fork}"
     sides = [
@@ -207,7 +207,3 @@ def _parent_link(open_run: OpenRun, fork: Fork) -> str | None:
         return None
     values = {**_where(fork), "repeat": fork.parent.repeat}
     return f"/runs/{open_run.key}/trace?{urlencode(values, errors='replace')}"
-
-
-def _first(stored: StoredTrace) -> dict[str, str]:
-    return {role: shas[0] for role, shas in stored.pictures.items() if shas}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request
@@ -34,6 +34,9 @@ from editloupe.servers.studio.studio import studio_of
 from editloupe.servers.studio.traces.list_view import format_list, list_names, needs_traces, read_list
 from editloupe.servers.studio.traces.trace_pages import list_link
 from editloupe.types import UNJUDGED, Record, UserError
+
+if TYPE_CHECKING:
+    from editloupe.evals.report.block_types import Block
 
 router = APIRouter()
 Text = Annotated[str, Query(max_length=300)]
@@ -149,6 +152,8 @@ def compare(request: Request, chosen: Annotated[list[str] | None, Query(max_leng
 @router.get("/ranking")
 def ranking(request: Request) -> Response:
     """Return the ranking of all runs that can be read; rows are ranked only among those with the same passport."""
+    from editloupe.evals.report.report_blocks import build_leaderboard_table  # loads the plotting packages
+
     studio = studio_of(request)
     runs, left_out = [], []
     for run in studio.catalog.all():
@@ -158,8 +163,6 @@ def ranking(request: Request) -> Response:
             runs.append(run)
     board, why, table = None, "", None
     try:
-        from editloupe.evals.report.report_blocks import build_leaderboard_table
-
         board, faults = studio.charts.leaderboard(runs)
         left_out += faults
         table = None if board is None else build_leaderboard_table(board)
@@ -264,20 +267,20 @@ def export_list(request: Request, key: str, kind: Literal["csv", "jsonl"]) -> Re
     open_run, query = studio.run(key), ListQuery.parse(request.url.query)
     lines = format_list(open_run, query, kind)
     first = next(lines, "")  # a mistake in the filter is reported before the file begins
-    whole = (studio.pages.redact(line).encode("utf-8", "replace") for line in chain([first], lines))
+    encoded = (studio.pages.redact(line).encode("utf-8", "replace") for line in chain([first], lines))
     headers = {"content-disposition": f'attachment; filename="{key}.{kind}"'}
     types = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl; charset=utf-8"}
-    return StreamingResponse(whole, media_type=types[kind], headers=headers)
+    return StreamingResponse(encoded, media_type=types[kind], headers=headers)
 
 
 def _redirect(request: Request, key: str, query: ListQuery, view: str, chosen: bool) -> Response:
     """Redirect to the address of a list; columns that were chosen in the form are remembered."""
     if chosen:
-        listed = request.query_params.getlist("column")
-        query = replace(query, columns=",".join(name for name in COLUMNS if name in listed) or "label")
-    link = list_link(key, query) + (
-        "" if view == "edits" else f"{'&' if '?' in list_link(key, query) else '?'}view={view}"
-    )
+        columns = request.query_params.getlist("column")
+        query = replace(query, columns=",".join(name for name in COLUMNS if name in columns) or "label")
+    link = list_link(key, query)
+    if view != "edits":
+        link += f"{'&' if '?' in link else '?'}{urlencode({'view': view})}"
     answer = RedirectResponse(link, 303)
     if chosen:
         answer.set_cookie(COLUMNS_COOKIE, query.columns.replace(",", "."), max_age=31_536_000, samesite="strict")
@@ -286,8 +289,8 @@ def _redirect(request: Request, key: str, query: ListQuery, view: str, chosen: b
 
 def _columns(request: Request, query: ListQuery) -> list[str]:
     """Return the columns of the address, else those chosen last, else all."""
-    listed = query.columns.split(",") if query.columns else request.cookies.get(COLUMNS_COOKIE, "").split(".")
-    return [name for name in COLUMNS if name in listed] or list(COLUMNS)
+    columns = query.columns.split(",") if query.columns else request.cookies.get(COLUMNS_COOKIE, "").split(".")
+    return [name for name in COLUMNS if name in columns] or list(COLUMNS)
 
 
 @router.get("/runs/{key}/state")
@@ -322,14 +325,14 @@ def chart(request: Request, key: str, name: str, configuration: Text = "", inlin
     return Response(figure, media_type="text/html" if inline else "image/svg+xml")
 
 
-def _configuration(open_run: OpenRun, wanted: str) -> str:
+def _configuration(open_run: OpenRun, name: str) -> str:
     """Return a configuration by name, else the first; empty if nothing was judged."""
-    return open_run.index.facts(wanted).configuration
+    return open_run.index.facts(name).configuration
 
 
 def _criteria(facts: TableFacts) -> list[tuple[str, str]]:
     """Return criteria with their protocols, in the protocols' order."""
-    order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
+    order = [rubric.criterion for protocol in protocols() for rubric in protocol.rubrics]
     return sorted(facts.criteria, key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
 
 
@@ -340,15 +343,15 @@ def _bars(open_run: OpenRun, facts: TableFacts, model: str) -> list[dict[str, An
     for criterion, protocol in _criteria(facts):
         counts = by_criterion.get(criterion, {})
         rubric = open_run.rubric(protocol, criterion)
-        known = {choice.value: choice.place for choice in (list_choices(rubric.answer) if rubric else ())}
+        places = {choice.value: choice.place for choice in (list_choices(rubric.answer) if rubric else ())}
         names = [
-            name for name in (*known, *sorted(set(counts) - set(known) - {UNJUDGED}), UNJUDGED) if counts.get(name)
+            name for name in (*places, *sorted(set(counts) - set(places) - {UNJUDGED}), UNJUDGED) if counts.get(name)
         ]
         total, start, parts = sum(counts.values()), 0.0, []
         for name in names:
             share = counts[name] / total
             parts.append(
-                {"label": name, "count": counts[name], "share": share, "from": start, "place": known.get(name)}
+                {"label": name, "count": counts[name], "share": share, "from": start, "place": places.get(name)}
             )
             start += share
         bars.append({"criterion": criterion, "protocol": protocol, "parts": parts, "total": total})
@@ -371,35 +374,36 @@ def corrected(
         proposed = propose_worklist(open_run, studio.settings.queues)
         names = [proposed] if proposed == QUEUE_FILE or files.get(proposed) in studio.settings.queues else []
     facts = open_run.index.facts(configuration)
-    blocks: list[Any] = []
+    blocks: list[Block] = []
     why = ""
     try:
         label_queue = join_queues([LabelQueue.read(files[name]) for name in names]) if names else None
         blocks = list(_blocks(open_run, facts, label_queue))
     except UserError as error:
         why = str(error)
-    return studio.pages.page(
-        "corrected.html",
-        run=open_run,
-        facts_of_run=facts,
-        blocks=[(type(block).__name__, block) for block in blocks],
-        why=why,
-        queues=list(files),
-        names=names,
-        versions=open_run.served_notes(facts.configuration) if facts.configuration else (),
-    )
+    about = _block_page(open_run, facts, blocks, why)
+    return studio.pages.page("corrected.html", **about, queues=list(files), names=names)
 
 
-def _blocks(open_run: OpenRun, facts: TableFacts, queue: LabelQueue | None) -> Any:
+def _block_page(open_run: OpenRun, facts: TableFacts, blocks: Iterable[Block], why: str) -> dict[str, Any]:
+    """Return the values of a page that shows blocks of a report, or why there are none."""
+    return {
+        "run": open_run,
+        "facts_of_run": facts,
+        "blocks": [(type(block).__name__, block) for block in blocks],
+        "why": why,
+        "versions": open_run.served_notes(facts.configuration) if facts.configuration else (),
+    }
+
+
+def _blocks(open_run: OpenRun, facts: TableFacts, queue: LabelQueue | None) -> Iterator[Block]:
     if not facts.configuration:
         raise UserError("nothing has been judged in this run yet")
-    try:
-        from editloupe.evals.labels.human import load_human_labels
-        from editloupe.evals.report.trust_blocks import corrected_blocks
-        from editloupe.evals.stats.scores.run_table import read_run_table
-        from editloupe.evals.stats.trust.corrected_scores import correct_scores
-    except ImportError as error:
-        raise UserError(f"corrected scores need {error.name}, which is not installed") from None
+    from editloupe.evals.labels.human import load_human_labels
+    from editloupe.evals.report.trust_blocks import corrected_blocks
+    from editloupe.evals.stats.scores.run_table import read_run_table
+    from editloupe.evals.stats.trust.corrected_scores import correct_scores
+
     with raise_run_damaged(open_run.name):
         table = read_run_table(open_run.run.folder, configuration=facts.configuration)
         people = load_human_labels(table, studio=open_run.labels.path)
@@ -418,12 +422,5 @@ def trust(request: Request, key: str, configuration: Text = "") -> Response:
         page = studio.charts.trust(open_run, facts.configuration, len(facts.configurations) > 1)
     except UserError as error:
         why = str(error)
-    return studio.pages.page(
-        "trust.html",
-        run=open_run,
-        facts_of_run=facts,
-        blocks=[(type(block).__name__, block) for block in page.blocks] if page else [],
-        why=why,
-        figure=page.figure if page else None,
-        versions=open_run.served_notes(facts.configuration) if facts.configuration else (),
-    )
+    about = _block_page(open_run, facts, page.blocks if page else (), why)
+    return studio.pages.page("trust.html", **about, figure=page.figure if page else None)

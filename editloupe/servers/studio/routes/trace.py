@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
@@ -16,12 +15,12 @@ from editloupe.evals.forks.fork_store import ForkGroup, format_label, group_fork
 from editloupe.evals.runs.damage import RunDamaged, raise_run_damaged
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.unit_rows import Unit
-from editloupe.rubrics.model import LabelAnswer, Rubric
+from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.annotation.worklists import labels_of_edit
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.studio import studio_of
 from editloupe.servers.studio.traces.claim_marks import MarkedClaims, read_marks
-from editloupe.servers.studio.traces.trace_pages import find_neighbours
+from editloupe.servers.studio.traces.trace_pages import encode_query, find_neighbours, verdict_link
 from editloupe.servers.studio.traces.trace_view import (
     StepView,
     build_steps,
@@ -33,6 +32,7 @@ from editloupe.servers.studio.traces.trace_view import (
     find_comparable_verdicts,
     find_kinds,
     find_parting,
+    first_pictures,
     format_reply,
     format_request,
 )
@@ -75,7 +75,7 @@ class VerdictView:
     @property
     def place(self) -> str:
         """The verdict as CONFIGURATION~REPEAT, unique for its edit and criterion."""
-        return place_of(self.open_run, self.unit)
+        return self.open_run.place_of(self.unit)
 
     @property
     def rubric(self) -> Rubric | None:
@@ -84,36 +84,27 @@ class VerdictView:
 
     def link(self, **more: Any) -> str:
         """Return the address of this verdict."""
-        return self._address("trace", **more)
+        return verdict_link(self.open_run, self.unit, **more)
 
     @property
     def grid_link(self) -> str:
         """The address of all verdicts on the same content by the same criterion."""
         values = {"edit": self.unit.name, "criterion": self.unit.criterion}
-        return f"/runs/{self.open_run.key}/verdicts?{urlencode(values, errors='replace')}"
+        return f"/runs/{self.open_run.key}/verdicts?{encode_query(values)}"
 
     def raw_link(self, step: int) -> str:
         """Return the address of the raw request and reply of a step."""
         trace = self.trace
-        return self._address("raw", step=step, target=trace and trace.target, part=(trace and trace.part) or None)
+        target, part = (trace.target, trace.part or None) if trace else (None, None)
+        return verdict_link(self.open_run, self.unit, "raw", step=step, target=target, part=part)
 
     def fork_link(self, position: int) -> str:
         """Return the address of the form that forks this trace at a step."""
-        target = self.trace.target if self.trace else None
-        values = {"edit": self.unit.name, "criterion": self.unit.criterion, "repeat": self.unit.repeat}
-        values |= {"configuration": self.unit.configuration or "", "step": position + 1}
+        unit, target = self.unit, self.trace.target if self.trace else None
+        values = {"edit": unit.name, "criterion": unit.criterion, "repeat": unit.repeat}
+        values |= {"configuration": unit.configuration or "", "step": position + 1}
         values |= {} if target is None else {"target": target + 1}
-        return f"/runs/{self.open_run.key}/fork?{urlencode(values, errors='replace')}"
-
-    def _address(self, page: str, **more: Any) -> str:
-        values = {"edit": self.unit.name, "criterion": self.unit.criterion, "verdict": self.place, **more}
-        known = {name: value for name, value in values.items() if value is not None}
-        return f"/runs/{self.open_run.key}/{page}?{urlencode(known, errors='replace')}"
-
-
-def place_of(open_run: OpenRun, unit: Unit) -> str:
-    """Return a unit as CONFIGURATION~REPEAT, unique for its edit and criterion."""
-    return f"{open_run.configuration_of(unit)}~{unit.repeat}"
+        return f"/runs/{self.open_run.key}/fork?{encode_query(values)}"
 
 
 @router.get("/runs/{key}/trace")
@@ -140,8 +131,8 @@ def page(
     """
     studio = studio_of(request)
     open_run = studio.run(key)
-    known, pictures, name = _edit(open_run, edit)
-    units = open_run.units(name)
+    stored = _edit(open_run, edit)
+    units = open_run.units(stored.name)
     if verdict:
         configuration, repeat = _parse_verdict(verdict)
         if not any(
@@ -151,7 +142,7 @@ def page(
     if among is not None and not any(unit.criterion == criterion for unit in units):
         criterion = ""  # a neighbour in the table need not have been asked the same criterion
     unit = _choose_unit(open_run, units, criterion, repeat, configuration)
-    shas = {role: str(hashes[0]) for role, hashes in pictures.items() if hashes}
+    shas = first_pictures(stored.pictures)
     left = _verdict_view(open_run, unit, (target, part), shas, "A" if beside else "") if unit else None
     others = find_comparable_verdicts(studio.catalog, open_run, left.unit) if left else []
     right = None
@@ -164,20 +155,22 @@ def page(
     both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
     parted = find_parting(*both) if both else None
     is_listed = left is not None or among is not None
-    around = find_neighbours(open_run, left.unit if left else None, name, among, where, order) if is_listed else None
+    around = (
+        find_neighbours(open_run, left.unit if left else None, stored.name, among, where, order) if is_listed else None
+    )
     return studio.pages.page(
         "trace.html",
         run=open_run,
-        edit=known,
-        edit_name=name,
-        siblings=open_run.siblings(known.id),
+        edit=stored.edit,
+        edit_name=stored.name,
+        siblings=open_run.siblings(stored.edit.id),
         pictures=shas,
         units=units,
-        places=[(place_of(open_run, u), u) for u in units if left and u.criterion == left.unit.criterion],
+        places=[(open_run.place_of(u), u) for u in units if left and u.criterion == left.unit.criterion],
         left=left,
         right=right,
         kinds=find_kinds(step for view in (left, right) if view for step in view.views),
-        others=[(f"{other.key}~{place_of(other, u)}", other, u) for other, u in others],
+        others=[(f"{other.key}~{other.place_of(u)}", other, u) for other, u in others],
         beside=beside,
         grid_link=left.grid_link if left else "",
         parted_at=parted,
@@ -185,7 +178,7 @@ def page(
         changed=compare_settings([(v.open_run, v.unit.asked) for v in (left, right)]) if left and right else [],
         prompt_lines=diff_prompts(left.trace, right.trace) if left and right else [],
         parting=describe_parting(*both, parted) if both else "One of them ended before its first step.",
-        human=labels_of_edit(open_run, name),
+        human=labels_of_edit(open_run, stored.name),
         around=around,
         forks_from=_forks_from,
         apart_from_people=_describe_disagreement,
@@ -205,9 +198,8 @@ class GridColumn:
     def title(self) -> str:
         """Judge, protocol and mode, and how the configuration differs from others of its run."""
         open_run, unit = self.first.open_run, self.first.unit
-        wanted = open_run.configuration_of(unit)
         titles = {each["configuration"]: str(each["title"]) for each in open_run.index.facts().configurations}
-        return titles.get(wanted) or self.first.name
+        return titles.get(open_run.configuration_of(unit)) or self.first.name
 
     @property
     def first(self) -> VerdictView:
@@ -231,34 +223,34 @@ def grid(
     """Return all verdicts on one edit by one criterion, a column per configuration; `column` names those that are shown."""
     studio = studio_of(request)
     open_run = studio.run(key)
-    known, pictures, name = _edit(open_run, edit)
-    unit = _choose_unit(open_run, open_run.units(name), criterion, None)
+    stored = _edit(open_run, edit)
+    unit = _choose_unit(open_run, open_run.units(stored.name), criterion, None)
     if unit is None:
         raise HTTPException(404, "This edit has not been judged yet.")
     judged: dict[str, list[tuple[OpenRun, Unit]]] = {}
     for each in ((open_run, unit), *find_comparable_verdicts(studio.catalog, open_run, unit)):
         judged.setdefault(f"{each[0].key}~{each[0].configuration_of(each[1])}", []).append(each)
-    shas = {role: str(hashes[0]) for role, hashes in pictures.items() if hashes}
-    every = []
-    for place, units in judged.items():
+    shas = first_pictures(stored.pictures)
+    all_columns = []
+    for column_key, units in judged.items():
         units.sort(key=lambda each: each[1].repeat)
         first = _verdict_view(*units[0], (None, ""), shas, "")
         rest = (VerdictView(of, other, None, (), ()) for of, other in units[1:])
-        every.append(GridColumn(place, (first, *rest)))
-    columns = [each for each in every if not column or each.key in column]
+        all_columns.append(GridColumn(column_key, (first, *rest)))
+    columns = [each for each in all_columns if not column or each.key in column]
     if not columns:
         raise HTTPException(404, "There is no such verdict on this edit.")
     reference = columns[0].first.trace
     return studio.pages.page(
         "verdicts.html",
         run=open_run,
-        edit=known,
-        edit_name=name,
+        edit=stored.edit,
+        edit_name=stored.name,
         criterion=criterion,
         pictures=shas,
-        all_columns=every,
+        all_columns=all_columns,
         columns=columns,
-        human=labels_of_edit(open_run, name).get(criterion, {}),
+        human=labels_of_edit(open_run, stored.name).get(criterion, {}),
         apart_from_people=_describe_disagreement,
         title=open_run.title_of(criterion, unit.protocol),
         changed=compare_settings([(each.first.open_run, each.first.unit.asked) for each in columns]),
@@ -307,7 +299,7 @@ def _parse_verdict(verdict: str) -> tuple[str, int | None]:
 def _is_beside(other: tuple[OpenRun, Unit], beside: str) -> bool:
     """True if `beside` names a unit, as KEY~CONFIGURATION~REPEAT or KEY~REPEAT."""
     open_run, unit = other
-    return beside in (f"{open_run.key}~{place_of(open_run, unit)}", f"{open_run.key}~{unit.repeat}")
+    return beside in (f"{open_run.key}~{open_run.place_of(unit)}", f"{open_run.key}~{unit.repeat}")
 
 
 def _edit(open_run: OpenRun, name: str) -> StoredEdit:
@@ -327,7 +319,7 @@ def _choose_unit(
     fitting = own if criterion or repeat is not None else own or fitting
     if fitting:
         return min(
-            fitting, key=lambda unit: (unit.criterion != fitting[0].criterion, open_run.place_of(unit), unit.repeat)
+            fitting, key=lambda unit: (unit.criterion != fitting[0].criterion, open_run.position_of(unit), unit.repeat)
         )
     if criterion or repeat is not None:
         raise HTTPException(404, "This edit was not judged by that criterion and repeat.")
@@ -335,11 +327,11 @@ def _choose_unit(
 
 
 def _verdict_view(
-    open_run: OpenRun, unit: Unit, wanted: tuple[int | None, str], shas: dict[str, str], side: str
+    open_run: OpenRun, unit: Unit, tab: tuple[int | None, str], shas: dict[str, str], side: str
 ) -> VerdictView:
     """Return a verdict with the trace of a target and part, or the first trace if there is none of these."""
     traces = open_run.traces(unit)
-    target, part = wanted
+    target, part = tab
     fitting = [candidate for candidate in traces if target in (None, candidate.target) and part in ("", candidate.part)]
     trace = next(iter((*fitting, *traces)), None)
     views = build_steps(trace, shas, side) if trace else ()
@@ -357,15 +349,12 @@ def _tab_name(trace: Trace) -> str:
 
 def _describe_disagreement(verdict: VerdictView) -> str:
     """Return how far people's consensus is from a verdict; empty if they agree, or if there is nothing to compare."""
-    outcome, rubric = verdict.unit.outcome, verdict.rubric
+    outcome = verdict.unit.outcome
     consensus = verdict.open_run.index.consensus(verdict.unit.name).get(verdict.unit.criterion)
     if not isinstance(outcome, Verdict) or consensus is None or outcome.label in (None, consensus):
         return ""
-    labels = [label.name for label in rubric.answer.labels] if rubric and isinstance(rubric.answer, LabelAnswer) else []
-    if consensus not in labels or outcome.label not in labels:
-        return "differs from the judge"
-    steps = abs(labels.index(consensus) - labels.index(outcome.label))
-    return f"{number_of(steps, 'label')} apart"
+    steps = verdict.open_run.labels_apart(verdict.unit.protocol, verdict.unit.criterion, consensus, outcome.label)
+    return "differs from the judge" if steps is None else f"{number_of(steps, 'label')} apart"
 
 
 def _forks_from(verdict: VerdictView) -> list[ForkGroup]:

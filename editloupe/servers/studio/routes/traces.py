@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
@@ -12,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from editloupe.evals.runs.damage import raise_run_damaged
+from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.traces.filter_parser import LONGEST, ExpressionError, join_conditions, quote_text
 from editloupe.evals.traces.run_list import PAGE_SIZE, ListQuery
 from editloupe.evals.traces.trace_notes import TraceKey, write_note
@@ -21,7 +21,7 @@ from editloupe.servers.studio.judging.requests import parse_json
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.servers.studio.studio import studio_of
 from editloupe.servers.studio.traces.list_view import find_target
-from editloupe.servers.studio.traces.trace_pages import TraceLinks, list_link, search_open_run
+from editloupe.servers.studio.traces.trace_pages import encode_query, list_link, search_open_run, verdict_link
 from editloupe.servers.studio.traces.trace_view import compare_settings
 from editloupe.types import Record
 
@@ -149,7 +149,7 @@ def differing(
     def link(**changes: Any) -> str:
         chosen = {"configuration": sides[0][1], "other_configuration": sides[1][1], "where": where}
         query = {"other": second.key, **chosen, **changes}
-        return f"/runs/{key}/differences?{urlencode({k: v for k, v in query.items() if v}, errors='replace')}"
+        return f"/runs/{key}/differences?{encode_query({name: value or None for name, value in query.items()})}"
 
     cell = {"criterion": criterion, "by": by, "was": was, "now": now} if by else {}
     return studio.pages.page(
@@ -173,14 +173,16 @@ def _title_of(configurations: Any, name: str) -> str:
 
 
 def _rows(open_run: OpenRun, second: OpenRun, pairs: list[Any]) -> list[dict[str, Any]]:
-    own, others = TraceLinks(open_run), TraceLinks(second)
-    rows = []
-    for pair in pairs:
-        beside = f"{second.key}~{others.place(pair.second)}"
-        links = {"first": own.trace(pair.first), "second": others.trace(pair.second)}
-        target = find_target(open_run, pair.first.name)
-        rows.append({"pair": pair, "both": own.trace(pair.first, beside=beside), "target": target, **links})
-    return rows
+    return [
+        {
+            "pair": pair,
+            "both": verdict_link(open_run, pair.first, beside=f"{second.key}~{second.place_of(pair.second)}"),
+            "target": find_target(open_run, pair.first.name),
+            "first": verdict_link(open_run, pair.first),
+            "second": verdict_link(second, pair.second),
+        }
+        for pair in pairs
+    ]
 
 
 @router.post("/runs/{key}/trace/note")
@@ -189,14 +191,20 @@ async def note(request: Request, key: str) -> Response:
     studio = studio_of(request)
     open_run = studio.run(key)
     body = await parse_json(request, NoteRequest)
-    if not any(
-        (unit.criterion, unit.repeat, unit.asked) == (body.criterion, body.repeat, body.asked)
-        for unit in open_run.units(body.edit)
-    ):
-        raise HTTPException(404, "There is no such trace in this run.")
+    _find_units(open_run, body.edit, body.criterion, body.repeat, body.asked)
     trace_key = TraceKey(body.edit, body.criterion, body.repeat, body.asked)
     written = write_note(open_run.run.folder, trace_key, body.tags.split(","), body.note)
     return studio.pages.json({"tags": ", ".join(written.tags), "note": written.note})
+
+
+def _find_units(open_run: OpenRun, edit: str, criterion: str, repeat: int, asked: str) -> list[Unit]:
+    """Return the units of a verdict; raise a 404 error if there are none."""
+    units = [
+        unit for unit in open_run.units(edit) if (unit.criterion, unit.repeat, unit.asked) == (criterion, repeat, asked)
+    ]
+    if not units:
+        raise HTTPException(404, "There is no such trace in this run.")
+    return units
 
 
 @router.get("/runs/{key}/trace.html")
@@ -207,13 +215,7 @@ def sent(request: Request, key: str, edit: Id, criterion: Id, repeat: int, asked
     studio = studio_of(request)
     open_run = studio.run(key)
     stored = open_run.edit(edit)
-    units = [
-        unit
-        for unit in open_run.units(stored.name)
-        if (unit.criterion, unit.repeat, unit.asked) == (criterion, repeat, asked)
-    ]
-    if not units:
-        raise HTTPException(404, "There is no such trace in this run.")
+    units = _find_units(open_run, stored.name, criterion, repeat, asked)
     people = open_run.index.consensus(stored.name)
     with raise_run_damaged(open_run.name):
         text = render_trace_html(

@@ -16,7 +16,7 @@ from editloupe.evals.traces.run_index import TableFacts
 from editloupe.evals.traces.run_list import PAGE_SIZE, EditList, EditTableRow, ListQuery, Paged, find_order
 from editloupe.evals.traces.trace_search import TraceHit
 from editloupe.servers.studio.run_catalog import OpenRun
-from editloupe.servers.studio.traces.trace_pages import TraceLinks, edit_link, open_edit_list, search_open_run
+from editloupe.servers.studio.traces.trace_pages import edit_link, open_edit_list, search_open_run, verdict_link
 from editloupe.types import UserError
 
 
@@ -114,8 +114,7 @@ def _read_verdicts(open_run: OpenRun, query: ListQuery) -> RunListPage:
         number = max(1, min(query.page, -(-total // PAGE_SIZE)))
         hits = list(opened.hits(find_order(query), PAGE_SIZE, (number - 1) * PAGE_SIZE))
         whole, notes = opened.count_all(), opened.notes
-    links = TraceLinks(open_run)
-    rows = tuple(_verdict_row(open_run, query, hit, links) for hit in hits)
+    rows = tuple(_verdict_row(open_run, query, hit) for hit in hits)
     return RunListPage(rows, total, number, whole, notes)
 
 
@@ -152,8 +151,8 @@ def _edit_row(open_run: OpenRun, query: ListQuery, row: EditTableRow) -> ListRow
     )
 
 
-def _verdict_row(open_run: OpenRun, query: ListQuery, hit: TraceHit, links: TraceLinks) -> ListRow:
-    link = links.trace(hit, among=query.link().removeprefix("?"))
+def _verdict_row(open_run: OpenRun, query: ListQuery, hit: TraceHit) -> ListRow:
+    link = verdict_link(open_run, hit, among=query.link().removeprefix("?"))
     judge = {
         "status": hit.status,
         "label": hit.label,
@@ -223,14 +222,14 @@ def list_names(open_run: OpenRun, query: ListQuery) -> list[str]:
 
 def iter_list_rows(open_run: OpenRun, query: ListQuery) -> Iterator[dict[str, Any]]:
     """Yield the verdicts of a list as rows of `editloupe export`, in the list's order; by edit, all verdicts of its edits."""
-    wanted: list[tuple[str, tuple[str, int, str] | None]]
+    verdicts: list[tuple[str, tuple[str, int, str] | None]]
     if query.by == "edit":
-        wanted = [(name, None) for name in list_names(open_run, query)]
+        verdicts = [(name, None) for name in list_names(open_run, query)]
     else:
         with search_open_run(open_run, query.where, query.configuration) as opened:
             hits = opened.hits(find_order(query))
-            wanted = [(hit.name, (hit.criterion, hit.repeat, hit.asked)) for hit in hits]
-    for name, verdict in wanted:
+            verdicts = [(hit.name, (hit.criterion, hit.repeat, hit.asked)) for hit in hits]
+    for name, verdict in verdicts:
         edit, people = open_run.edit(name).edit, open_run.index.consensus(name)
         text = EditText(edit.instruction, edit.instruction_type)
         for unit in skip_repeated_verdicts(open_run.units(name)):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlencode
 
 from editloupe.evals.labels.label_form import AnswerChoice, list_choices
@@ -19,9 +19,6 @@ from editloupe.evals.traces.trace_notes import TagsAndNote, TraceKey, read_notes
 from editloupe.evals.traces.trace_search import RunSearch, TraceHit, search_run
 from editloupe.servers.studio.run_catalog import OpenRun
 from editloupe.types import UserError
-
-if TYPE_CHECKING:
-    from editloupe.servers.studio.run_catalog import OpenRun
 
 
 @contextmanager
@@ -43,21 +40,11 @@ def open_edit_list(open_run: OpenRun, query: ListQuery) -> Iterator[EditList]:
         yield EditList(opened.index, query)
 
 
-class TraceLinks:
-    """Addresses of the traces of one run."""
-
-    def __init__(self, open_run: OpenRun) -> None:
-        self._open_run = open_run
-        self._configurations = open_run.index.configurations_of_questions()
-
-    def place(self, hit: TraceHit) -> str:
-        """Return a verdict as CONFIGURATION~REPEAT, unique for its edit and criterion."""
-        return f"{self._configurations.get(hit.asked, (0, ''))[1]}~{hit.repeat}"
-
-    def trace(self, hit: TraceHit, **more: Any) -> str:
-        """Return the address of a trace."""
-        values = {"edit": hit.name, "criterion": hit.criterion, "verdict": self.place(hit), **more}
-        return f"/runs/{self._open_run.key}/trace?{_query(values)}"
+def verdict_link(open_run: OpenRun, verdict: Unit | TraceHit, page: str = "trace", **more: Any) -> str:
+    """Return the address of a page about a verdict; `more` are further values of the address."""
+    place = open_run.place_of(verdict)
+    values = {"edit": verdict.name, "criterion": verdict.criterion, "verdict": place, **more}
+    return f"/runs/{open_run.key}/{page}?{encode_query(values)}"
 
 
 def list_link(key: str, query: ListQuery) -> str:
@@ -143,11 +130,10 @@ def _find_among_verdicts(open_run: OpenRun, unit: Unit, query: ListQuery) -> Nei
         at = numbers.index(own) if own in numbers else None
         if at is None:
             return None, len(numbers), (None, None)
-        links = TraceLinks(open_run)
 
-        def link(place: int) -> str | None:
-            hit = opened.hit(numbers[place]) if 0 <= place < len(numbers) else None
-            return links.trace(hit, among=_list_of(query)) if hit else None
+        def link(position: int) -> str | None:
+            hit = opened.hit(numbers[position]) if 0 <= position < len(numbers) else None
+            return verdict_link(open_run, hit, among=_list_of(query)) if hit else None
 
         return at, len(numbers), (link(at - 1), link(at + 1))
 
@@ -156,17 +142,16 @@ def _find_among_edits(open_run: OpenRun, name: str, criterion: str, query: ListQ
     """Return the neighbours of an edit; they open on the verdict that matches unless another criterion was chosen."""
     with open_edit_list(open_run, query) as edits:
         names = edits.names()
-    at = next((place for place, (other, _) in enumerate(names) if other == name), None)
+    at = next((position for position, (other, _) in enumerate(names) if other == name), None)
     if at is None:
         return None, len(names), (None, None)
     is_chosen = criterion != (names[at][1] or criterion)
 
-    def link(place: int) -> str | None:
-        if not 0 <= place < len(names):
+    def link(position: int) -> str | None:
+        if not 0 <= position < len(names):
             return None
-        other, matching = names[place]
-        wanted = criterion if is_chosen else matching or criterion
-        return edit_link(open_run.key, other, wanted, query)
+        other, matching = names[position]
+        return edit_link(open_run.key, other, criterion if is_chosen else matching or criterion, query)
 
     return at, len(names), (link(at - 1), link(at + 1))
 
@@ -174,10 +159,11 @@ def _find_among_edits(open_run: OpenRun, name: str, criterion: str, query: ListQ
 def edit_link(key: str, name: str, criterion: str, query: ListQuery) -> str:
     """Return the address of an edit's trace, opened from a list by edit."""
     values = {"edit": name, "criterion": criterion or None, "configuration": query.configuration or None}
-    return f"/runs/{key}/trace?{_query({**values, 'among': _list_of(query)})}"
+    return f"/runs/{key}/trace?{encode_query({**values, 'among': _list_of(query)})}"
 
 
-def _query(values: dict[str, Any]) -> str:
+def encode_query(values: Mapping[str, Any]) -> str:
+    """Return the query string of an address without values that are None; lone surrogates are replaced."""
     return urlencode({name: value for name, value in values.items() if value is not None}, errors="replace")
 
 
@@ -195,7 +181,7 @@ class _Job:
     done: int = 0
     whole: int = 0
     fault: str = ""
-    ended: bool = field(default=False)
+    ended: bool = False
 
 
 class TraceIndexing:
@@ -212,10 +198,10 @@ class TraceIndexing:
             job = self._jobs.get(open_run.key)
             if job is None:
                 with raise_run_damaged(open_run.name):
-                    left = count_unread(open_run.run)
-                if left <= AT_ONCE:
+                    unread = count_unread(open_run.run)
+                if unread <= AT_ONCE:
                     return None
-                job = self._jobs[open_run.key] = _Job(whole=left)
+                job = self._jobs[open_run.key] = _Job(whole=unread)
                 job.thread = threading.Thread(target=self._build, args=(open_run, job), daemon=True)
                 job.thread.start()
             if job.ended:

@@ -19,7 +19,7 @@ from editloupe.graphs.forking import find_box_parameter
 from editloupe.judge.question_key import tabulate_settings
 from editloupe.rubrics.case import EDITED, SOURCE
 from editloupe.tools.contract import Frame
-from editloupe.types import Box, Observation, RequestMessage, SentPicture, Step, ToolCall, Trace, UserError
+from editloupe.types import Box, Observation, RequestMessage, SentPicture, Sha, Step, ToolCall, Trace, UserError
 
 if TYPE_CHECKING:
     from editloupe.servers.studio.run_catalog import OpenRun, RunCatalog
@@ -172,6 +172,11 @@ def build_step(
 def _as_sent(sent: SentPicture) -> str:
     shrunk = "" if sent.scale == 1 else f", shrunk from {sent.original_size[0]} × {sent.original_size[1]}"
     return f"{sent.size[0]} × {sent.size[1]} {sent.format}{shrunk}"
+
+
+def first_pictures(pictures: Mapping[str, Sequence[Sha]]) -> dict[str, str]:
+    """Return the first picture of every role that has one."""
+    return {role: hashes[0] for role, hashes in pictures.items() if hashes}
 
 
 def find_roles(trace: Trace, pictures: Mapping[str, str]) -> dict[str, str]:
