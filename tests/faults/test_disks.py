@@ -18,7 +18,7 @@ from editloupe.demo import demo_manifest
 from editloupe.evals.runs import unit_rows
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import open_picture
-from editloupe.servers.studio.annotation.label_file import StudioLabels
+from editloupe.servers.studio.annotation.label_file import LabelValue, StudioLabels
 from editloupe.types import UserError
 from tests.drawn_pictures import edit_pair
 from tests.evals.sample_runs import IF, Line, make_run
@@ -216,7 +216,7 @@ def test_a_run_on_a_disk_that_cannot_be_written_is_read_and_says_what_it_cannot_
         with pytest.raises(UserError, match="cannot be written"):
             Run.write(run)
         with pytest.raises(UserError, match="cannot be written"):
-            StudioLabels(run / "labels.jsonl").give("ana", "e0", IF, "Wrong Action")
+            StudioLabels(run / "labels.jsonl").say("ana", "e0", IF, LabelValue("Wrong Action"))
         subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
         (run / "run.sqlite-wal").write_bytes(b"a log that was never read")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
@@ -248,7 +248,7 @@ def test_a_clock_that_runs_backwards_changes_nothing_that_is_measured(
 def _label(path: Path, name: str, count: int = 60) -> None:
     book = StudioLabels(path)
     for number in range(count):
-        book.give(name, f"e{number}", IF, "Wrong Action")
+        book.say(name, f"e{number}", IF, LabelValue("Wrong Action"))
 
 
 @pytest.mark.long
@@ -274,12 +274,12 @@ def test_a_torn_last_line_is_passed_over_and_the_next_label_stands(
 ) -> None:
     run = many(tmp_path / "run", 3)
     path = run / "labels.jsonl"
-    StudioLabels(path).give("ana", "e0", IF, "Wrong Action")
+    StudioLabels(path).say("ana", "e0", IF, LabelValue("Wrong Action"))
     whole = path.read_bytes()
     for torn in (b'{"edit_id": "e1", "crit', b"\x00\x00\x00\x00", b'{"edit_id": "\xff', b'"text"', b"{" * 3000):
         path.write_bytes(whole + torn)
         book = StudioLabels(path)
-        assert book.of("ana", "e0") == {IF: "Wrong Action"}
+        assert book.about("ana", "e0") == {IF: LabelValue("Wrong Action")}
         assert book.notes
         assert path.read_bytes() == whole + torn
         for arguments in (
@@ -291,8 +291,8 @@ def test_a_torn_last_line_is_passed_over_and_the_next_label_stands(
         ):
             assert command(arguments) == 0
             assert "was cut off and is skipped" in " ".join(capsys.readouterr().out.split())
-        book.give("ana", "e1", IF, "Wrong Action")
-        assert set(StudioLabels(path).labels()) == {("e0", IF), ("e1", IF)}
+        book.say("ana", "e1", IF, LabelValue("Wrong Action"))
+        assert {(key.edit_id, key.criterion) for _, key, _ in StudioLabels(path).said()} == {("e0", IF), ("e1", IF)}
         assert StudioLabels(path).notes == ()
         assert torn in (run / "labels.jsonl.torn").read_bytes()
 
@@ -312,4 +312,4 @@ def test_a_label_that_does_not_fit_on_the_disk_leaves_the_file_as_it_was(small_d
     with pytest.raises(UserError, match="No space left on device"):
         _label(small_disk / "labels.jsonl", "ana", 2000)
     rows = [json.loads(line) for line in (small_disk / "labels.jsonl").read_text("utf-8").splitlines()]
-    assert len(rows) == len(StudioLabels(small_disk / "labels.jsonl").labels()) > 10
+    assert len(rows) == len(list(StudioLabels(small_disk / "labels.jsonl").said())) > 10

@@ -171,7 +171,7 @@ def format_address(settings: StudioSettings) -> str:
 def _way_in(folder: Path, where: str) -> Path:
     """Write a file that redirects to the address and that only this user can read.
 
-    The address itself would stand among the browser's arguments, which everybody on this machine can list.
+    The address itself would be an argument of the browser, which every user of this machine can list.
     """
     file = folder / "open.html"
     file.touch(0o600)

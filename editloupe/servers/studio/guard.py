@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from editloupe.pictures.memory_budget import memory_shares
 from editloupe.servers.http.access import TokenCheck, host_name, is_same_secret
 from editloupe.servers.http.guard import Guard
-from editloupe.servers.studio.render import Pages
+from editloupe.servers.studio.render import Pages, capitalize_sentence
 from editloupe.servers.studio.settings import FORM_BYTES, UPLOAD_BYTES, StudioSettings
 
 POLICY = (
@@ -33,7 +33,7 @@ HEADERS = {
 UPLOADS = "/uploads"
 READING = ("GET", "HEAD")
 ENTER = "/token"
-"""Where the login page sends the token."""
+"""The address that the login page sends the token to."""
 OPEN = frozenset(f"/static/{name}" for name in ("tokens.css", "base.css", "parts.css", "pages.css", "icon.svg"))
 """Files of the login page; they hold nothing of a run."""
 LOGIN_BYTES = 8192
@@ -57,7 +57,7 @@ class PageGuard(Guard):
 
     def refusal(self, sentence: str, status: int, headers: dict[str, str] | None = None) -> Response:
         """Return a sentence as plain text."""
-        return PlainTextResponse(f"{sentence[0].upper()}{sentence[1:].rstrip('.')}.", status, headers)
+        return PlainTextResponse(f"{capitalize_sentence(sentence).rstrip('.')}.", status, headers)
 
     def with_headers(self, send: Send) -> Send:
         """Add security headers and the response time."""
@@ -65,11 +65,10 @@ class PageGuard(Guard):
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                sent = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    sent[name] = value
-                sent.setdefault("cache-control", "no-store")
-                sent["server-timing"] = f"studio;dur={(time.perf_counter() - started) * 1000:.1f}"
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("cache-control", "no-store")
+                headers["server-timing"] = f"studio;dur={(time.perf_counter() - started) * 1000:.1f}"
             await send(message)
 
         return send_safely
@@ -93,9 +92,9 @@ def _is_foreign(scope: Scope, headers: Headers) -> bool:
 
 
 class Login:
-    """Asks for the token; a browser that gave it gets a cookie and an address without it.
+    """Asks for the token; a browser that sent it gets a cookie and an address without it.
 
-    The cookie holds a secret of this very start: it tells nothing about the token and ends with the program.
+    The cookie holds a secret that is made at every start, so it does not reveal the token and ends with the program.
     """
 
     def __init__(self, settings: StudioSettings, pages: Pages) -> None:
@@ -113,7 +112,7 @@ class Login:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         token = next((value for name, value in query if name == "token"), None)
         if reading and token is not None:
-            return self._enter(scope, headers, token, _place(scope, query), is_known)
+            return self._enter(scope, headers, token, _address_without_token(scope, query), is_known)
         if path == ENTER:
             form = dict(parse_qsl(await _form(receive), keep_blank_values=True)) if scope["method"] == "POST" else {}
             return self._enter(scope, headers, form.get("token"), form.get("then", "/"), is_known)
@@ -122,29 +121,29 @@ class Login:
         kind, _, bearer = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self._refusal(scope, headers, bearer.strip())
-        return self._asked(scope, headers, stale=bool(cookies))
+        return self._ask(scope, headers, stale=bool(cookies))
 
-    def _enter(self, scope: Scope, headers: Headers, token: str | None, there: str, is_known: bool) -> Response:
-        """Set the cookie of a browser that gave the token, and redirect it to the address without it."""
-        refusal = None if is_known else self._refusal(scope, headers, token, there)
+    def _enter(self, scope: Scope, headers: Headers, token: str | None, then: str, is_known: bool) -> Response:
+        """Set the cookie of a browser that sent the token, and redirect it to the address without it."""
+        refusal = None if is_known else self._refusal(scope, headers, token, then)
         if refusal is not None:
             return refusal
-        answer = RedirectResponse(_inside(there), 303)
+        answer = RedirectResponse(_inside(then), 303)
         answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
         return answer
 
-    def _refusal(self, scope: Scope, headers: Headers, token: str | None, there: str | None = None) -> Response | None:
+    def _refusal(self, scope: Scope, headers: Headers, token: str | None, then: str | None = None) -> Response | None:
         if token is None:
-            return self._asked(scope, headers, then=there)
+            return self._ask(scope, headers, then=then)
         seconds = self._check.refuse(token, scope.get("client"))
         if seconds is None:
             return None
         if seconds:
             problem = f"Too many wrong tokens came from here; try again in {seconds} seconds."
-            return self._asked(scope, headers, 429, problem, there, {"retry-after": str(seconds)})
-        return self._asked(scope, headers, problem="That is not the token of this studio.", then=there)
+            return self._ask(scope, headers, 429, problem, then, {"retry-after": str(seconds)})
+        return self._ask(scope, headers, problem="That is not the token of this studio.", then=then)
 
-    def _asked(
+    def _ask(
         self,
         scope: Scope,
         headers: Headers,
@@ -160,7 +159,9 @@ class Login:
         if "text/html" not in headers.get("accept", ""):
             return PlainTextResponse(problem or NO_TOKEN, status, sent)
         if then is None:
-            then = _place(scope, parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+            then = _address_without_token(
+                scope, parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            )
         # A strict cookie stays away when another page leads here; the page's own request brings it.
         from_elsewhere = scope["method"] in READING and headers.get("sec-fetch-site") == "cross-site" and not problem
         answer = self._pages.page(
@@ -170,7 +171,7 @@ class Login:
         return answer
 
 
-def _place(scope: Scope, query: list[tuple[str, str]]) -> str:
+def _address_without_token(scope: Scope, query: list[tuple[str, str]]) -> str:
     """Return the address of a request without the token."""
     rest = urlencode([(name, value) for name, value in query if name != "token"])
     return quote(scope["path"]) + (f"?{rest}" if rest else "")

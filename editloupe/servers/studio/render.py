@@ -34,10 +34,10 @@ def title_of(criterion: str, protocol: str = "") -> str:
 
 
 def meaning_of(label: str | None, criterion: str, protocol: str, rubric: Rubric | None = None) -> str:
-    """Return what a label means in the rubric's words: the given one's, else the protocol's."""
+    """Return what a label means in the words of a rubric, by default the protocol's."""
     rubric = rubric or find_rubric(protocol, criterion)
     labels = rubric.answer.labels if rubric and isinstance(rubric.answer, LabelAnswer) else ()
-    return next((known.meaning.strip() for known in labels if known.name == label), "")
+    return next((rubric_label.meaning.strip() for rubric_label in labels if rubric_label.name == label), "")
 
 
 def format_duration(seconds: float) -> str:

@@ -50,25 +50,25 @@ class Studio:
     def open(cls, settings: StudioSettings) -> Studio:
         """Open the runs and create the studio."""
         pairs = PairFiles(settings.pairs, settings.allow_outside)
-        runs, places = split_folders(settings.runs)
-        making = MakingFolders(places)
-        library, budget, secrets = RunCatalog(replace(settings, runs=runs)), DecodingThreads(), Secrets()
+        runs, benchmarks = split_folders(settings.runs)
+        making = MakingFolders(benchmarks)
+        catalog, budget, secrets = RunCatalog(replace(settings, runs=runs)), DecodingThreads(), Secrets()
         try:
             uploads = Uploads(budget)
         except BaseException:
-            library.close()
+            catalog.close()
             raise
-        picture_cache = PictureCache(lambda: [*library.folders(), *making.pictures, uploads.shown], budget)
-        pages = Pages({"settings": settings, "making": bool(places), "size_of": picture_cache.size}, secrets)
-        saver = _Saver(library)
+        picture_cache = PictureCache(lambda: [*catalog.folders(), *making.pictures, uploads.shown], budget)
+        pages = Pages({"settings": settings, "making": bool(benchmarks), "size_of": picture_cache.size}, secrets)
+        saver = _Saver(catalog)
         render = Renderer(
-            step=lambda trace, step, named: _step(pages, trace, step, named),
-            verdicts=lambda judgement, stored: _verdicts(pages, library, judgement, stored),
+            step=lambda trace, step, roles: _step(pages, trace, step, roles),
+            verdicts=lambda judgement, stored: _verdicts(pages, catalog, judgement, stored),
         )
         jobs = LiveJobs(render, uploads, saver.save, secrets.in_value, settings.longest)
         charts, indexing = ChartCache(), TraceIndexing()
         return cls(
-            settings, library, uploads, budget, picture_cache, pages, jobs, ForkJobs(), charts, indexing, making, pairs
+            settings, catalog, uploads, budget, picture_cache, pages, jobs, ForkJobs(), charts, indexing, making, pairs
         )
 
     async def end(self) -> None:
@@ -104,23 +104,23 @@ def studio_of(request: Request) -> Studio:
 class _Saver:
     """Stores judgements in the run of the Judge page; an edit that is judged again gets a further repeat."""
 
-    def __init__(self, library: RunCatalog) -> None:
-        self._library = library
+    def __init__(self, catalog: RunCatalog) -> None:
+        self._catalog = catalog
         self._lock = threading.Lock()
 
     def save(self, judge: Judge, judgement: Judgement, album: Album) -> StoredAs:
         """Store a judgement and return its name and repeat."""
         with self._lock:
-            return save_judgement(self._library.writer(), judge, judgement, album)
+            return save_judgement(self._catalog.writer(), judge, judgement, album)
 
 
-def _step(pages: Pages, trace: Trace, step: Step, named: dict[str, str]) -> str:
+def _step(pages: Pages, trace: Trace, step: Step, roles: dict[str, str]) -> str:
     side = f"{trace.criterion}-{trace.target}"
-    return pages.text("parts/step.html", view=build_step(step, step.index, named, side), raw_link=None, parted=False)
+    return pages.text("parts/step.html", view=build_step(step, step.index, roles, side), raw_link=None, parted=False)
 
 
-def _verdicts(pages: Pages, library: RunCatalog, judgement: Judgement, stored: StoredAs) -> str:
-    run: Any = library.judged_here()
+def _verdicts(pages: Pages, catalog: RunCatalog, judgement: Judgement, stored: StoredAs) -> str:
+    run: Any = catalog.judged_here()
     links = {}
     for unit in run.units(stored.name):  # of several ways to ask, the last one is this judgement's
         if (unit.judge, unit.mode, unit.repeat) == (judgement.judge, judgement.mode, stored.repeat):

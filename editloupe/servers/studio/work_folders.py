@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from editloupe.making.records import ReferenceImage
 from editloupe.servers.studio.picture_cache import MEDIA_TYPES
 from editloupe.types import Sha, UserError
 
-SUFFIXES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
+PAIR_MEDIA_TYPES = MEDIA_TYPES | {".jpeg": "image/jpeg"}
 
 
 @dataclass
@@ -56,7 +56,7 @@ class PairFile:
             if mark != self._mark:
                 pairs = {pair.id: pair for pair in read_open_pairs(self.path)}
                 for pair in pairs.values():
-                    for which, relative in self._named(pair).items():
+                    for which, relative in self._pictures_of(pair).items():
                         self._resolve(pair, which, relative)
                 self._pairs = pairs
                 self._mark = mark
@@ -76,13 +76,9 @@ class PairFile:
 
     def picture(self, pair: OpenPair, which: str) -> tuple[Path, str] | None:
         """Return the file of a pair's picture and its media type, or None if it is missing."""
-        path = self._find(pair, which)
-        media_type = SUFFIXES.get(path.suffix.lower()) if path else None
+        path = self._resolve(pair, which, self._pictures_of(pair).get(which))
+        media_type = PAIR_MEDIA_TYPES.get(path.suffix.lower()) if path else None
         return (path, media_type) if path and media_type and path.is_file() else None
-
-    def _find(self, pair: OpenPair, which: str) -> Path | None:
-        """Return the path of one of a pair's pictures."""
-        return self._resolve(pair, which, self._named(pair).get(which))
 
     def _resolve(self, pair: OpenPair, which: str, relative: str | None) -> Path | None:
         """Return the path of a picture; raise UserError if it leads outside the file's folder."""
@@ -91,9 +87,9 @@ class PairFile:
         row = Row(f"{open_pairs_file(self.path).name}, pair {pair.id}", {})
         return resolve_picture(row, which, relative, self.path.parent.resolve(), self.allow_outside, "file")
 
-    def _named(self, pair: OpenPair) -> dict[str, str | None]:
-        named = {"source": pair.source_image, "edited": pair.edited, "a": pair.a.picture, "b": pair.b.picture}
-        return named | {f"reference-{number}": path for number, path in enumerate(pair.references)}
+    def _pictures_of(self, pair: OpenPair) -> dict[str, str | None]:
+        pictures = {"source": pair.source_image, "edited": pair.edited, "a": pair.a.picture, "b": pair.b.picture}
+        return pictures | {f"reference-{number}": path for number, path in enumerate(pair.references)}
 
 
 class PairFiles:
@@ -149,9 +145,9 @@ def _is_inside(file: Path, folder: Path) -> bool:
 class MakingFolders:
     """The benchmarks by key."""
 
-    def __init__(self, places: Iterable[Path]) -> None:
+    def __init__(self, paths: Iterable[Path]) -> None:
         self.folders: dict[str, MakingFolder] = {}
-        for path in places:
+        for path in paths:
             plain = key = re.sub(r"[^A-Za-z0-9_-]+", "-", path.resolve().name).strip("-") or "benchmark"
             while key in self.folders:
                 key = f"{plain}-{len(self.folders) + 1}"
@@ -159,11 +155,10 @@ class MakingFolders:
         self.pictures = [MakingPictures(folder) for folder in self.folders.values()]
 
 
-def split_folders(places: Iterable[Path]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+def split_folders(folders: Sequence[Path]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     """Split folders into those of runs and those of benchmarks in the making."""
-    listed = list(places)
-    making = tuple(path for path in listed if is_making_folder(path))
-    return tuple(path for path in listed if path not in making), making
+    making = tuple(path for path in folders if is_making_folder(path))
+    return tuple(path for path in folders if path not in making), making
 
 
 def find_waiting_samples(folder: MakingFolder, task: str, name: str) -> list[Sample]:

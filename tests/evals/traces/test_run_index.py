@@ -19,7 +19,7 @@ from editloupe.evals.traces.run_index import (
     count_facts,
 )
 from editloupe.evals.traces.run_list import PAGE_SIZE, EditList, EditPage, ListQuery
-from editloupe.servers.studio.annotation.label_file import StudioLabels
+from editloupe.servers.studio.annotation.label_file import LabelValue, StudioLabels
 from editloupe.types import Edit, Judgement, Verdict
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.watched_run import WatchedRun
@@ -196,7 +196,7 @@ def test_labels_given_by_people_come_into_the_table_at_once(tmp_path: Path) -> N
     index = RunIndex(Run.open(folder), book.path)
     assert total(index, apart="people") == 1
     for name, label in (("ana", 0), ("ben", 3), ("cy", 0)):
-        book.give(name, "edit-00001", FOLLOWING, LABELS[FOLLOWING][label])
+        book.say(name, "edit-00001", FOLLOWING, LabelValue(LABELS[FOLLOWING][label]))
     with index.reading() as rows:
         found = {row.edit["edit_id"]: row.people for row in read_page(rows, ListQuery()).rows}
         assert found["edit-00001"][FOLLOWING]["label"] == LABELS[FOLLOWING][0]
@@ -223,7 +223,7 @@ def test_the_state_is_read_from_the_index_only_if_a_file_changed_or_was_written_
         os.utime(file, (1_000_000_000, 1_000_000_000))
     assert [index.state() for _ in range(3)] == [first] * 3
     assert len(readings) == 2
-    book.give("ana", "edit-00001", FOLLOWING, LABELS[FOLLOWING][0])
+    book.say("ana", "edit-00001", FOLLOWING, LabelValue(LABELS[FOLLOWING][0]))
     assert index.state() != first
     many_edits(tmp_path, 5)
     assert index.state() != first

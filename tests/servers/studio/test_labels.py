@@ -13,7 +13,7 @@ import pytest
 from editloupe.evals.labels.label_form import find_rubric, list_choices
 from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
 from editloupe.servers.studio.annotation import label_file as labels
-from editloupe.servers.studio.annotation.label_file import StudioLabels
+from editloupe.servers.studio.annotation.label_file import LabelValue, StudioLabels
 from editloupe.servers.studio.annotation.worklists import measure_alpha
 from editloupe.types import Box, UserError
 from tests.servers.studio.conftest import OpenStudio
@@ -30,49 +30,49 @@ def rows(path: Path) -> list[dict[str, object]]:
 
 def test_a_label_is_on_disk_when_it_counts_and_survives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
-    StudioLabels(path).give("ana", "e1", FOLLOWING, WRONG)
+    StudioLabels(path).say("ana", "e1", FOLLOWING, LabelValue(WRONG))
     assert [(r["edit_id"], r["criterion"], r["label"], r["annotator"]) for r in rows(path)] == [
         ("e1", FOLLOWING, WRONG, "ana")
     ]
-    assert StudioLabels(path).of("ana", "e1") == {FOLLOWING: WRONG}
-    assert StudioLabels(path).of("ben", "e1") == {}
+    assert StudioLabels(path).about("ana", "e1") == {FOLLOWING: LabelValue(WRONG)}
+    assert StudioLabels(path).about("ben", "e1") == {}
 
 
 def test_undo_goes_back_step_by_step_also_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "labels.jsonl"
     book = StudioLabels(path)
-    book.give("ana", "e1", FOLLOWING, WRONG)
-    book.give("ana", "e1", FOLLOWING, FLAWLESS)
+    book.say("ana", "e1", FOLLOWING, LabelValue(WRONG))
+    book.say("ana", "e1", FOLLOWING, LabelValue(FLAWLESS))
     book.draw("ana", "e2", (BOX,))
-    book.give("ben", "e1", FOLLOWING, WRONG)
+    book.say("ben", "e1", FOLLOWING, LabelValue(WRONG))
     again = StudioLabels(path)
     place = again.undo("ana")
     assert (place and place.edit_id, again.boxes("ana", "e2")) == ("e2", None)
     again.undo("ana")
-    assert again.of("ana", "e1") == {FOLLOWING: WRONG}
+    assert again.about("ana", "e1") == {FOLLOWING: LabelValue(WRONG)}
     once_more = StudioLabels(path)
     once_more.undo("ana")
-    assert once_more.of("ana", "e1") == {}
+    assert once_more.about("ana", "e1") == {}
     assert once_more.undo("ana") is None
-    assert once_more.of("ben", "e1") == {FOLLOWING: WRONG}
+    assert once_more.about("ben", "e1") == {FOLLOWING: LabelValue(WRONG)}
     assert len(rows(path)) == 7
 
 
 def test_the_same_label_again_is_no_change(tmp_path: Path) -> None:
     book = StudioLabels(tmp_path / "labels.jsonl")
-    book.give("ana", "e1", FOLLOWING, WRONG)
-    book.give("ana", "e1", FOLLOWING, WRONG)
+    book.say("ana", "e1", FOLLOWING, LabelValue(WRONG))
+    book.say("ana", "e1", FOLLOWING, LabelValue(WRONG))
     assert len(rows(book.path)) == 1
 
 
 def test_what_another_program_adds_to_the_file_is_seen(tmp_path: Path) -> None:
     book, other = (StudioLabels(tmp_path / "labels.jsonl") for _ in range(2))
-    book.give("ana", "e1", FOLLOWING, WRONG)
-    other.give("ben", "e1", FOLLOWING, FLAWLESS)
+    book.say("ana", "e1", FOLLOWING, LabelValue(WRONG))
+    other.say("ben", "e1", FOLLOWING, LabelValue(FLAWLESS))
     assert book.annotators() == ["ana", "ben"]
     with book.path.open("a") as file:
         file.write('{"edit_id": "e2", "criterion": "x", "label": "y", "annotator": "by hand"}')
-    book.give("ana", "e3", FOLLOWING, WRONG)
+    book.say("ana", "e3", FOLLOWING, LabelValue(WRONG))
     assert [row["edit_id"] for row in rows(book.path)] == ["e1", "e1", "e2", "e3"]
 
 
@@ -80,13 +80,13 @@ def test_a_label_written_by_another_studio_while_the_file_is_read_is_seen_next_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book, other = (StudioLabels(tmp_path / "labels.jsonl") for _ in range(2))
-    book.give("ana", "e1", FOLLOWING, WRONG)
+    book.say("ana", "e1", FOLLOWING, LabelValue(WRONG))
     usual = labels.read_log_rows
 
     def read_and_write(path: Path, notes: list[str]) -> Iterator[Any]:
         yield from usual(path, notes)
         monkeypatch.setattr(labels, "read_log_rows", usual)
-        book.give("ben", "e1", FOLLOWING, FLAWLESS)
+        book.say("ben", "e1", FOLLOWING, LabelValue(FLAWLESS))
 
     monkeypatch.setattr(labels, "read_log_rows", read_and_write)
     assert other.annotators() == ["ana"]
@@ -96,7 +96,7 @@ def test_a_label_written_by_another_studio_while_the_file_is_read_is_seen_next_t
 def test_a_file_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="--labels"):
-        StudioLabels(tmp_path / "file" / "labels.jsonl").give("ana", "e1", FOLLOWING, WRONG)
+        StudioLabels(tmp_path / "file" / "labels.jsonl").say("ana", "e1", FOLLOWING, LabelValue(WRONG))
 
 
 @pytest.mark.long
@@ -177,7 +177,7 @@ def test_a_request_full_of_wrong_boxes_takes_little_memory(studio: OpenStudio, t
     refused = client.post("/runs/run/labels", content=body, headers={"content-type": "application/json"})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (refused.status_code, refused.json()["sentence"]) == (400, "Input should be an object")
+    assert (refused.status_code, refused.json()["sentence"]) == (400, "boxes.0: Input should be an object")
     assert peak < 50_000_000
 
 

@@ -136,8 +136,8 @@ def test_many_references_of_a_pair_are_checked_once_each(
     tmp_path: Path, studio: OpenStudio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed: list[str] = []
-    named = PairFile._named
-    monkeypatch.setattr(PairFile, "_named", lambda self, pair: listed.append(pair.id) or named(self, pair))
+    pictures_of = PairFile._pictures_of
+    monkeypatch.setattr(PairFile, "_pictures_of", lambda self, pair: listed.append(pair.id) or pictures_of(self, pair))
     side = {"key": "k", "name": "m", "picture": "a.png"}
     texts = dict.fromkeys(("id", "dimension", "title", "question", "prompt", "source"), "x")
     pair = {**texts, "kind": "outputs", "source_image": "s.png", "a": side, "b": {**side, "key": "l"}}

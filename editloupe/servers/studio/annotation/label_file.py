@@ -120,28 +120,12 @@ class StudioLabels:
             self._read()
             return list(self._given)
 
-    def labels(self) -> dict[tuple[str, str], dict[str, str]]:
-        """Return labels by (edit, criterion) and annotator."""
-        labels: dict[tuple[str, str], dict[str, str]] = {}
-        with self._lock:
-            self._read()
-            for name, values in self._given.items():
-                for key, value in values.items():
-                    if (
-                        key.criterion is not None
-                        and key.kind == "label"
-                        and isinstance(value, LabelValue)
-                        and value.label
-                    ):
-                        labels.setdefault((key.edit_id, key.criterion), {})[name] = value.label
-        return labels
-
     def said(self, kind: Literal["label", "adjudicated"] = "label") -> Iterator[tuple[str, LabelKey, LabelValue]]:
         """Yield all answers on criteria: annotator, key and value."""
         with self._lock:
             self._read()
-            listed = [(name, key, value) for name, values in self._given.items() for key, value in values.items()]
-        for name, key, value in listed:
+            rows = [(name, key, value) for name, values in self._given.items() for key, value in values.items()]
+        for name, key, value in rows:
             if key.criterion is not None and key.kind == kind and isinstance(value, LabelValue):
                 yield name, key, value
 
@@ -157,10 +141,6 @@ class StudioLabels:
         with self._lock:
             self._read()
             return (annotator, edit_id) in self._seen
-
-    def of(self, annotator: str, edit_id: str) -> dict[str, str]:
-        """Return an annotator's labels of an edit, by criterion."""
-        return {name: value.label for name, value in self.about(annotator, edit_id).items() if value.label}
 
     def about(
         self, annotator: str, edit_id: str, kind: Literal["label", "adjudicated"] = "label"
@@ -192,13 +172,6 @@ class StudioLabels:
             value = self._given.get(annotator, {}).get(LabelKey(edit_id, None, BOXES))
             return value if isinstance(value, tuple) else None
 
-    def give(self, annotator: str, name: str, criterion: str, label: str | None, **more: Any) -> None:
-        """Write a label; nothing is written if it is the same. `more` holds further fields of the row.
-
-        `name` is the edit's name in its run. If `more` has `edit_id` and `model`, they are written, too.
-        """
-        self.say(annotator, name, criterion, None if label is None else LabelValue(label), **more)
-
     def say(
         self,
         annotator: str,
@@ -208,7 +181,10 @@ class StudioLabels:
         adjudicated: bool = False,
         **more: Any,
     ) -> None:
-        """Write an answer on a criterion; nothing is written if it is the same."""
+        """Write an answer on a criterion; nothing is written if it is the same. `more` holds further fields of the row.
+
+        `name` is the edit's name in its run. If `more` has `edit_id` and `model`, they are written, too.
+        """
         self._put(annotator, LabelKey(name, criterion, "adjudicated" if adjudicated else "label"), answer, more)
 
     def skip(self, annotator: str, name: str, skipped: bool = True, **more: Any) -> None:

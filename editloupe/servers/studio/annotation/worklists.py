@@ -83,12 +83,8 @@ def build_worklist(open_run: OpenRun, key: str, annotator: str, named: Iterable[
 def find_queues(open_run: OpenRun, named: Iterable[Path]) -> dict[str, Path]:
     """Return the queues of a run by name: those of the studio's settings, and those in the folders of the run and its labels."""
     queues: dict[str, Path] = {}
-    beside = [
-        path
-        for folder in dict.fromkeys((open_run.run.folder, open_run.labels.path.parent))
-        for path in _queues_in(folder)
-    ]
-    for path in (*named, *beside):
+    folders = dict.fromkeys((open_run.run.folder, open_run.labels.path.parent))
+    for path in (*named, *(path for folder in folders for path in _queues_in(folder))):
         if path.resolve() not in {other.resolve() for other in queues.values()}:
             name, number = path.name, 2
             while name in queues:
@@ -128,7 +124,7 @@ def propose_worklist(open_run: OpenRun, named: Iterable[Path]) -> str:
     """Return the first queue with edits of this run, else all edits. Labels outside a queue do not count with it."""
     edit_names = set(list_edits(open_run))
     for name, path in find_queues(open_run, named).items():
-        with suppress(UserError):  # what is wrong with it is said beside its name
+        with suppress(UserError):  # `describe_queues` says what is wrong with it
             drawn = LabelQueue.read(path).drawn
             if any(sample.name in edit_names and not sample.chosen for sample in drawn):
                 return name
@@ -177,8 +173,8 @@ def add_to_queue(open_run: OpenRun, title: str, names: Iterable[str], where: str
     if any(not edit.chosen for edit in before):
         raise UserError(f"{path.name} was drawn by chance, and edits that are chosen cannot join it; take another name")
     about = {name: (edit_id, model) for name, edit_id, model in open_run.index.asked_edits()}
-    there = {edit.name for edit in before}
-    added = [name for name in names if name in about and name not in there]
+    queued = {edit.name for edit in before}
+    added = [name for name in names if name in about and name not in queued]
     edits = [*before, *(QueuedEdit(about[n][0], n, about[n][1], 1.0, None, chosen=where or "all edits") for n in added)]
     if not edits:
         raise UserError("the list holds no edit that can be labelled")
@@ -250,13 +246,13 @@ def label_edit(
     about: Mapping[str, Any],
 ) -> None:
     """Save the label or check of a request; raise UserError if `agree` could not read it."""
-    listed = list(forms)
-    form = next((form for form in listed if form.rubric.criterion == request.criterion), None)
+    forms = list(forms)
+    form = next((form for form in forms if form.rubric.criterion == request.criterion), None)
     if form is None:
         raise UserError("this edit is not judged by that criterion")
     values = open_run.labels.about(name, request.edit, "adjudicated" if adjudicated else "label")
     before = values.get(request.criterion)
-    is_seen = request.seen or all_done(listed, values) or open_run.labels.has_seen(name, request.edit)
+    is_seen = request.seen or all_done(forms, values) or open_run.labels.has_seen(name, request.edit)
     seen = {"judge_seen": True} if is_seen and not adjudicated else {}
     after = _after(form, request, before)
     wording = {WORDING: build_wording_key(form.rubric)}
@@ -330,19 +326,20 @@ def find_first_open(open_run: OpenRun, name: str, work: Worklist) -> str | None:
             ),
             None,
         )
-    wanted, done = _labellable_criteria(open_run), _labelled_criteria(open_run, name)
+    criteria, done = _labellable_criteria(open_run), _labelled_criteria(open_run, name)
     return next(
-        (edit for edit in work.names if edit not in skipped and wanted.get(edit, set()) - done.get(edit, set())), None
+        (edit for edit in work.names if edit not in skipped and criteria.get(edit, set()) - done.get(edit, set())),
+        None,
     )
 
 
 def count_progress(open_run: OpenRun, works: Mapping[str, Worklist]) -> dict[str, dict[str, int]]:
     """Count the edits of each annotator's worklist that are labelled and skipped, and all of them."""
-    wanted = _labellable_criteria(open_run)
+    criteria = _labellable_criteria(open_run)
     counts = {}
     for name, work in works.items():
         done, names = _labelled_criteria(open_run, name), set(work.names)
-        labelled = {edit for edit in names if wanted.get(edit) and wanted[edit] <= done.get(edit, set())}
+        labelled = {edit for edit in names if criteria.get(edit) and criteria[edit] <= done.get(edit, set())}
         skipped = open_run.labels.skipped(name) & names - labelled
         if labelled or skipped or name in {who for who, _, _ in open_run.labels.said()}:
             counts[name] = {"labelled": len(labelled), "skipped": len(skipped), "total": len(names)}

@@ -75,7 +75,7 @@ class Renderer:
     """Renders steps and verdicts to HTML, which the page inserts."""
 
     step: Callable[[Trace, Step, dict[str, str]], str]
-    """The names the judge has for the two whole pictures come along, by name."""
+    """Takes a trace, its step, and the roles of the two whole pictures by the judge's names for them."""
     verdicts: Callable[[Judgement, StoredAs], str]
 
 
@@ -103,14 +103,14 @@ class LiveJobs:
         return self._jobs.get(key)
 
     def check_room(self) -> None:
-        """Refuse with a sentence where too many edits are being judged already."""
+        """Raise UserError if too many edits are being judged already."""
         if self._closed:
             raise UserError("the studio is ending")
         if sum(not job.finished for job in self._jobs.values()) >= MOST_AT_ONCE:
             raise UserError(f"{MOST_AT_ONCE} edits are being judged already; stop one or wait")
 
     def start(self, request: JudgeRequest, judge: Judge, edit: Edit) -> LiveJob:
-        """Begin judging; the judge is closed when that ends. Too many at once are refused with a sentence."""
+        """Begin judging; the judge is closed when that ends. Raise UserError if too many edits are being judged already."""
         self.check_room()
         for old in [key for key, job in self._jobs.items() if job.finished][: -REMEMBERED or None]:
             del self._jobs[old]
@@ -120,12 +120,12 @@ class LiveJobs:
         return job
 
     def stop(self, job: LiveJob) -> None:
-        """Stop judging; what was seen so far stays on the page."""
+        """Stop judging; the steps so far stay on the page."""
         if job.task and not job.finished:
             job.task.cancel()
 
     async def close(self) -> None:
-        """Stop everything: every job ends, and with it whoever follows it."""
+        """Stop all jobs and end their streams."""
         self._closed = True
         tasks = [job.task for job in self._jobs.values() if job.task and not job.task.done()]
         for task in tasks:
@@ -133,11 +133,10 @@ class LiveJobs:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, job: LiveJob, judge: Judge, edit: Edit) -> None:
-        asked = job.request
+        request = job.request
         try:
-            shas = (asked.source, asked.edited, asked.reference)
-            with self._uploads.held(shas):
-                await self._judge(job, judge, edit, {"source": asked.source, "edited": asked.edited})
+            with self._uploads.held((request.source, request.edited, request.reference)):
+                await self._judge(job, judge, edit, {"source": request.source, "edited": request.edited})
         except asyncio.CancelledError:
             job.tell("stopped", sentence="Stopped. What was seen until then stays here; nothing was kept.")
         except TimeoutError:
@@ -145,7 +144,7 @@ class LiveJobs:
             job.tell("failed", sentence=f"This took longer than {minutes} min and was stopped; nothing was kept.")
         except UserError as error:
             job.tell("failed", sentence=str(error))
-        except Exception as error:  # the page must hear of it, whatever it is
+        except Exception as error:  # the page shows that judging has failed
             job.tell("failed", sentence=f"Something went wrong inside the studio ({type(error).__name__}).")
             print(self._clean(traceback.format_exc()), file=sys.stderr)
         finally:
@@ -171,16 +170,16 @@ class LiveJobs:
     async def _show(
         self, job: LiveJob, steps: asyncio.Queue[tuple[Trace, Step] | None], album: Album, shas: dict[str, str]
     ) -> None:
-        """Put steps on the page in their order, after their pictures have been kept where the page finds them."""
-        named: dict[tuple[str, int | None, str], dict[str, str]] = {}
+        """Send the steps to the page in their order, each after its pictures were stored."""
+        roles: dict[tuple[str, int | None, str], dict[str, str]] = {}
         while (entry := await steps.get()) is not None:
             trace, step = entry
             track = (trace.criterion, trace.target, trace.part)
-            if track not in named:
-                named[track] = find_roles(trace.model_copy(update={"steps": (step,)}), shas)
-            wanted = [sha for seen in step.observations for sha in seen.pictures] + [sent.sha for sent in step.sent]
-            await asyncio.to_thread(self._keep, wanted, album)
-            html = self._render.step(trace, step, named[track])
+            if track not in roles:
+                roles[track] = find_roles(trace.model_copy(update={"steps": (step,)}), shas)
+            pictures = [sha for seen in step.observations for sha in seen.pictures] + [sent.sha for sent in step.sent]
+            await asyncio.to_thread(self._keep, pictures, album)
+            html = self._render.step(trace, step, roles[track])
             part = f"{trace.part}: {trace.judge}" if trace.part else ""
             job.tell("step", criterion=trace.criterion, target=trace.target, part=part, html=html)
 

@@ -100,14 +100,14 @@ class Uploads:
     @contextmanager
     def held(self, shas: Iterable[Sha]) -> Iterator[None]:
         """Protect files from removal while they are judged."""
-        wanted = [sha for sha in shas if sha]
+        held = [sha for sha in shas if sha]
         with self._lock:
-            self._held.update(wanted)
+            self._held.update(held)
         try:
             yield
         finally:
             with self._lock:
-                self._held.subtract(wanted)
+                self._held.subtract(held)
             self._prune()
 
     def close(self) -> None:
@@ -119,17 +119,17 @@ class Uploads:
         with self._lock:
             files: list[tuple[float, int, Path]] = []
             for path in self.folder.rglob("*"):
-                with suppress(OSError):  # somebody else has just removed it
+                with suppress(OSError):  # another thread has just removed it
                     about = path.stat()
                     if path.is_file() and not path.name.startswith("."):
                         files.append((about.st_mtime, about.st_size, path))
-            left = sum(size for _, size, _ in files)
+            total = sum(size for _, size, _ in files)
             for _, size, path in sorted(files):
-                if left <= self._most_bytes:
+                if total <= self._most_bytes:
                     return
                 if not self._held[path.stem]:
                     path.unlink(missing_ok=True)
-                    left -= size
+                    total -= size
 
 
 def _no_room(error: OSError) -> HTTPException:

@@ -75,25 +75,25 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
             work=work if "work" in request.query_params else propose_worklist(open_run, studio.settings.queues),
             total=len(build_worklist(open_run, ALL, name, ()).names),
         )
-    listed = build_worklist(open_run, work, name, studio.settings.queues)
-    order = listed.names
+    worklist = build_worklist(open_run, work, name, studio.settings.queues)
+    order = worklist.names
     if not order:
         if work == ALL:
             raise HTTPException(404, "This run holds no edits yet.")
-        return studio.pages.page("annotate_nothing.html", run=open_run, name=name, work=listed)
-    waiting = find_first_open(open_run, name, listed)
+        return studio.pages.page("annotate_nothing.html", run=open_run, name=name, work=worklist)
+    waiting = find_first_open(open_run, name, worklist)
     current = edit or waiting or order[0]
     if current not in order:
         raise HTTPException(404, "This run has no such edit.")
     stored = open_run.edit(current)
     position = order.index(current)
     boxes = open_run.labels.boxes(name, current)
-    forms = _forms_of_edit(open_run, listed.adjudicates, current)
+    forms = _forms_of_edit(open_run, worklist.adjudicates, current)
     return studio.pages.page(
         "annotate.html",
         run=open_run,
         name=name,
-        work=listed,
+        work=worklist,
         edit=stored.edit,
         edit_name=current,
         pictures=first_pictures(stored.pictures),
@@ -105,9 +105,9 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
         previous=order[position - 1] if position else None,
         following=order[position + 1] if position + 1 < len(order) else None,
         boxes=[list(box) for box in (stored.edit.target_boxes if boxes is None else boxes)],
-        said=labels_of_edit(open_run, current) if listed.adjudicates else {},
-        remarks=_remarks(open_run, current) if listed.adjudicates else {},
-        state=_state(studio, open_run, name, listed.adjudicates, current),
+        said=labels_of_edit(open_run, current) if worklist.adjudicates else {},
+        remarks=_remarks(open_run, current) if worklist.adjudicates else {},
+        state=_state(studio, open_run, name, worklist.adjudicates, current),
     )
 
 
@@ -133,8 +133,8 @@ async def give(request: Request, key: str) -> Response:
         undone = open_run.labels.undo(name)
         moved = undone.edit_id if undone else None
     else:
-        known = open_run.edit(body.edit).edit
-        about = {"edit_id": known.id, "model": known.model}
+        edit = open_run.edit(body.edit).edit
+        about = {"edit_id": edit.id, "model": edit.model}
         if body.boxes is not None:
             open_run.labels.draw(name, body.edit, body.boxes, **about)
         elif body.skip is not None:
@@ -197,11 +197,10 @@ def _state(studio: Studio, open_run: OpenRun, name: str, adjudicates: bool, edit
     html = ""
     if complete and not adjudicates:
         # From the label file itself: merging all labels of a large run would take longer than a keystroke may.
-        others = {
-            criterion: {who: label for who, label in by.items() if who != name}
-            for (edit, criterion), by in open_run.labels.labels().items()
-            if edit == edit_name
-        }
+        others: dict[str | None, dict[str, str]] = {}
+        for who, label_key, value in open_run.labels.said():
+            if label_key.edit_id == edit_name and who != name and value.label:
+                others.setdefault(label_key.criterion, {})[who] = value.label
         html = studio.pages.text("parts/revealed.html", run=open_run, units=open_run.units(edit_name), others=others)
     return {
         "labels": {criterion: value.label for criterion, value in values.items() if value.label is not None},

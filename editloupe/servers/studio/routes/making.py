@@ -9,6 +9,7 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from editloupe._util.text import normalize_name
 from editloupe.making.folder import MakingFolder, Sample
 from editloupe.making.records import MOST_TARGETS, REGENERATIONS, ReviewDecision
 from editloupe.making.reviews import draw_boxes, list_edit_types, review, review_agreement
@@ -28,7 +29,7 @@ WORDS = {
     "confirm boxes": "Boxes to look at",
     "reference": "Wait for a reference",
     "review": "Wait for review",
-    "regenerate": "Reference to be made anew",
+    "regenerate": "Reference to be made again",
     "accepted": "Accepted",
     "discarded": "Discarded",
     "disputed": "Disputed among reviewers",
@@ -126,13 +127,13 @@ async def give_review(request: Request, key: str) -> Response:
     return _next(request, key, REVIEW, body.name)
 
 
-def _page(request: Request, key: str, task: str, who: str, wanted: str) -> Response:
+def _page(request: Request, key: str, task: str, who: str, sample_id: str) -> Response:
     studio, folder = studio_of(request), _folder(request, key)
-    name = " ".join(who.split())
+    name = normalize_name(who)
     if not name:
         return overview(request, key)
     waiting = find_waiting_samples(folder, task, name)
-    sample = folder.sample(wanted) if wanted else (waiting[0] if waiting else None)
+    sample = folder.sample(sample_id) if sample_id else (waiting[0] if waiting else None)
     about: dict[str, Any] = {"key": key, "name": name, "folder": folder.path.resolve().name, "left": len(waiting)}
     if sample is None:
         return studio.pages.page("making_done.html", task=task, **about)
@@ -168,7 +169,7 @@ def _folder(request: Request, key: str) -> MakingFolder:
 
 
 def _name(text: str) -> str:
-    name = " ".join(text.split())
+    name = normalize_name(text)
     if not name:
         raise UserError("a reviewer needs a name")
     return name

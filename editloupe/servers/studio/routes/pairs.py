@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, RedirectResponse, Response
 
+from editloupe._util.text import normalize_name
 from editloupe.evals.preferences.pairs import RATING_SCALE, TIE, OpenPair
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.pixels import ImageError
@@ -41,33 +42,35 @@ def page(
     `last` is the pair that was answered before, to return to. With `again`, the ratings of a pair are asked once more; the new
     ones replace them.
     """
-    studio, pair_file, who = studio_of(request), _file(request, key), " ".join(annotator.split())
+    studio, pair_file, who = studio_of(request), _file(request, key), normalize_name(annotator)
     if not who:
         return studio.pages.page("pairs_start.html", pair_file=pair_file, people=pair_file.people())
     queue = pair_file.queue(who)
-    asked = _pair(pair_file, pair) if pair else queue.first
+    open_pair = _pair(pair_file, pair) if pair else queue.first
     here = f"/pairs/{key}?annotator={quote(who)}"
     back = f"{here}&pair={quote(last)}" if last in pair_file.pairs() else ""
-    if asked is None:
+    if open_pair is None:
         people = pair_file.people()
         return studio.pages.page("pairs_start.html", pair_file=pair_file, people=people, finished=who, undo=back)
-    answer = pair_file.answers.of(asked.id, who)
-    sides = {getattr(asked, side).key: side for side in ("a", "b")}
-    choosing = asked.kind == "rationales" or (bool(answer.ratings) and not again)
+    answer = pair_file.answers.of(open_pair.id, who)
+    sides = {getattr(open_pair, side).key: side for side in ("a", "b")}
+    choosing = open_pair.kind == "rationales" or (bool(answer.ratings) and not again)
     return studio.pages.page(
         "pairs.html",
         pair_file=pair_file,
         who=who,
-        pair=asked,
+        pair=open_pair,
         choosing=choosing,
         rated={side: answer.ratings.get(side_key) for side_key, side in sides.items()},
         chosen=TIE if answer.choice == TIE else sides.get(answer.choice or "", ""),
-        size=_picture_size(pair_file, asked),
-        undo=f"{here}&pair={quote(asked.id)}&last={quote(last)}&again=true" if choosing and answer.ratings else back,
+        size=_picture_size(pair_file, open_pair),
+        undo=f"{here}&pair={quote(open_pair.id)}&last={quote(last)}&again=true"
+        if choosing and answer.ratings
+        else back,
         again=again,
         last=last,
         words=WORDS,
-        references=len(asked.references),
+        references=len(open_pair.references),
         done=queue.done,
         left=queue.left,
     )
@@ -92,11 +95,10 @@ async def answer(request: Request, key: str) -> Response:
         form = {name: values[-1] for name, values in parse_qs((await request.body()).decode()).items()}
     except ValueError:
         raise UserError("the form cannot be read") from None
-    who = " ".join(form.get("annotator", "").split())[:80]
+    who = normalize_name(form.get("annotator", "")[:80])
     if not who:
         raise UserError("an annotator needs a name")
     pair = _pair(pair_file, form.get("pair", ""))
-    more = ""
     if "choice" in form:
         sides = {"a": pair.a.key, "b": pair.b.key, TIE: TIE}
         pair_file.answers.choose(pair, who, sides.get(form["choice"], ""))

@@ -25,7 +25,7 @@ export function say(sentence) {
   hiding = setTimeout(() => { toast.hidden = true; }, 5000);
 }
 
-export function typing(event) {
+function typing(event) {
   const at = event.target;
   return at instanceof HTMLElement && (at.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(at.tagName));
 }

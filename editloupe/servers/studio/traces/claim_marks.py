@@ -76,13 +76,14 @@ class MarkedClaims:
                 continue
             at = start if text.startswith(words, start) else text.find(words)
             if at >= 0 and not any(at < end and begin < at + len(words) != end for begin, end in claims):
-                shown = self._show(claim)
+                evidence = self._show(claim)
                 own = claims.setdefault((at, at + len(words)), [])
-                own += [shown] if shown not in own else []
+                own += [evidence] if evidence not in own else []
         order, pieces, done = list(STATES), [], 0
-        for (begin, end), evidence in sorted(claims.items()):
+        for (begin, end), own in sorted(claims.items()):
             pieces += [MarkedPiece(text[done:begin])] if begin > done else []
-            pieces.append(MarkedPiece(text[begin:end], tuple(sorted(evidence, key=lambda one: order.index(one.state)))))
+            worst_first = sorted(own, key=lambda evidence: order.index(evidence.state))
+            pieces.append(MarkedPiece(text[begin:end], tuple(worst_first)))
             done = end
         return [*pieces, MarkedPiece(text[done:])] if done < len(text) else pieces
 

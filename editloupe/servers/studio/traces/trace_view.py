@@ -147,22 +147,22 @@ def find_kinds(steps: Iterable[StepView]) -> set[str]:
 
 def build_steps(trace: Trace, pictures: Mapping[str, str], side: str = "") -> tuple[StepView, ...]:
     """Return the steps of a trace; `pictures` are the hashes of the whole pictures by role, for the boxes."""
-    named = find_roles(trace, pictures)
+    roles = find_roles(trace, pictures)
     returned = {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
     views, before = [], ""
     for position, step in enumerate(trace.steps):
-        view = build_step(step, position, named, side, returned)
+        view = build_step(step, position, roles, side, returned)
         views.append(replace(view, served="" if view.served == before else view.served))
         before = view.served
     return tuple(views)
 
 
 def build_step(
-    step: Step, position: int, named: Mapping[str, str], side: str = "", returned: Collection[str] = ()
+    step: Step, position: int, roles: Mapping[str, str], side: str = "", returned: Collection[str] = ()
 ) -> StepView:
-    """Return one step; `named` maps the judge's picture names to roles, `returned` are pictures of the tools."""
+    """Return one step; `roles` maps the judge's picture names to roles, `returned` are pictures of the tools."""
     calls = tuple(_call_views(step))
-    marks = [mark for call in calls if call.seen for mark in _marks(call.seen, position, named, side)]
+    marks = [mark for call in calls if call.seen for mark in _marks(call.seen, position, roles, side)]
     sent = tuple(
         SentView(picture.sha, picture.name, _as_sent(picture)) for picture in step.sent if picture.sha not in returned
     )
@@ -213,14 +213,14 @@ def find_drawn_box(trace: Trace, call: ToolCall, pictures: Mapping[str, str], pe
         per_mille: Whether the judge counts in thousandths of a side.
     """
     parameter = find_box_parameter(call)
-    named = find_roles(trace, pictures)
-    name = next((value for value in call.parameters.values() if isinstance(value, str) and value in named), None)
+    roles = find_roles(trace, pictures)
+    name = next((value for value in call.parameters.values() if isinstance(value, str) and value in roles), None)
     sent = {each.name: each for each in trace.steps[0].sent}.get(name or "") if trace.steps else None
     if parameter is None or name is None or sent is None or len(pictures.keys() & ROLES.values()) < 2:
         return None
     frame = Frame(sent.original_size, sent.size, per_mille)
     unit = frame.to_original((1, 1, 1, 1))
-    other = next(sha for role, sha in pictures.items() if role in ROLES.values() and role != named[name])
+    other = next(sha for role, sha in pictures.items() if role in ROLES.values() and role != roles[name])
     return DrawnBox(name, sent.sha, other, unit[:2], frame.to_original(tuple(call.parameters[parameter])))
 
 
@@ -261,14 +261,14 @@ def _did(step: Step) -> str:
 
 
 def _call_views(step: Step) -> Iterator[CallView]:
-    left = {seen.call_id: seen for seen in step.observations}
+    unanswered = {seen.call_id: seen for seen in step.observations}
     for call in step.calls:
-        yield CallView(call, left.pop(call.id, None))
-    for seen in left.values():
+        yield CallView(call, unanswered.pop(call.id, None))
+    for seen in unanswered.values():
         yield CallView(None, seen)
 
 
-def _marks(seen: Observation, position: int, named: Mapping[str, str], side: str) -> Iterator[Mark]:
+def _marks(seen: Observation, position: int, roles: Mapping[str, str], side: str) -> Iterator[Mark]:
     """Yield the boxes in a tool's data; they are in pixels of the original."""
     data = seen.data
     names = data.get("pictures") or [data.get("picture") or data.get("first")]
@@ -279,21 +279,21 @@ def _marks(seen: Observation, position: int, named: Mapping[str, str], side: str
         ("text", _entries(data.get("lines"))),
     ):
         for number, entry in enumerate(entries, start=1):
-            yield from _mark(entry.get("box"), first, kind, _mark_text(kind, number, entry), position, named, side)
-    yield from _mark(data.get("box"), first, "shown", seen.tool, position, named, side)
+            yield from _mark(entry.get("box"), first, kind, _mark_text(kind, number, entry), position, roles, side)
+    yield from _mark(data.get("box"), first, "shown", seen.tool, position, roles, side)
     if data.get("asked") != data.get("box"):
-        yield from _mark(data.get("asked"), first, "asked", seen.tool, position, named, side)
+        yield from _mark(data.get("asked"), first, "asked", seen.tool, position, roles, side)
     if len(names) > 1:
-        yield from _mark(data.get("second_box"), str(names[1]), "shown", seen.tool, position, named, side)
+        yield from _mark(data.get("second_box"), str(names[1]), "shown", seen.tool, position, roles, side)
 
 
 def _mark(
-    box: Any, name: str, kind: str, text: str, position: int, named: Mapping[str, str], side: str
+    box: Any, name: str, kind: str, text: str, position: int, roles: Mapping[str, str], side: str
 ) -> Iterator[Mark]:
-    if box is None or name not in named:
+    if box is None or name not in roles:
         return
     try:
-        yield Mark(named[name], Box.model_validate(box), kind, position, side, text)
+        yield Mark(roles[name], Box.model_validate(box), kind, position, side, text)
     except ValidationError:
         return
 
@@ -323,11 +323,11 @@ def format_request(trace: Trace, position: int) -> list[Block]:
     for number in range(first, position + 1):
         step = trace.steps[number]
         sizes = {sent.sha: sent for earlier in trace.steps[first : number + 1] for sent in earlier.sent}
-        for asked in step.asked:
-            if asked.role == "assistant":
+        for message in step.asked:
+            if message.role == "assistant":
                 messages += [_reply(trace.steps[number - 1])] if number else []
             else:
-                messages.append(_message(asked, trace.prompt, sizes))
+                messages.append(_message(message, trace.prompt, sizes))
     return messages
 
 
@@ -350,11 +350,11 @@ def _opens(step: Step) -> bool:
     return bool(step.asked) and step.asked[0].role == "system"
 
 
-def _message(asked: RequestMessage, prompt: Sequence[str], sizes: Mapping[str, SentPicture]) -> Block:
+def _message(message: RequestMessage, prompt: Sequence[str], sizes: Mapping[str, SentPicture]) -> Block:
     parts: list[Any] = []
-    if asked.prompt is not None:
-        parts.append(prompt[asked.prompt] if asked.prompt < len(prompt) else "")
-    for part in asked.content:
+    if message.prompt is not None:
+        parts.append(prompt[message.prompt] if message.prompt < len(prompt) else "")
+    for part in message.content:
         if isinstance(part, str):
             parts.append(part)
         elif part.sha in sizes:
@@ -362,9 +362,9 @@ def _message(asked: RequestMessage, prompt: Sequence[str], sizes: Mapping[str, S
             parts.append(_picture(part.picture, part.sha, sent.size, sent.format))
         else:
             parts.append({"picture": part.picture, "sha": part.sha})
-    whole = parts[0] if len(parts) == 1 and isinstance(parts[0], str) else parts
-    about = {"call_id": asked.call_id, "name": asked.name} if asked.role == "tool" else {}
-    return {"role": asked.role, **about, "content": whole}
+    content = parts[0] if len(parts) == 1 and isinstance(parts[0], str) else parts
+    about = {"call_id": message.call_id, "name": message.name} if message.role == "tool" else {}
+    return {"role": message.role, **about, "content": content}
 
 
 def _reply(step: Step) -> Block:
@@ -398,7 +398,7 @@ def _picture(name: str, sha: str, size: tuple[int, int], format: str) -> Block:
     return {"picture": name, "sha": sha, "size": list(size), "format": format}
 
 
-def find_comparable_verdicts(library: RunCatalog, own: OpenRun, unit: Unit) -> list[Judged]:
+def find_comparable_verdicts(catalog: RunCatalog, own: OpenRun, unit: Unit) -> list[Judged]:
     """Return all other verdicts by the same criterion on the same pictures and instruction, in all open runs.
 
     Ids are not compared: two runs may use one id for different edits. If several edits of a run have the same content, each
@@ -406,7 +406,7 @@ def find_comparable_verdicts(library: RunCatalog, own: OpenRun, unit: Unit) -> l
     """
     verdicts: list[Judged] = []
     content = own.content(unit.name)
-    for open_run in library.runs():
+    for open_run in catalog.runs():
         same_run = open_run.key == own.key
         try:
             alike = [unit.name] if same_run else open_run.alike(content) if content else []
@@ -437,17 +437,13 @@ def _differences(left: Judged, right: Judged) -> Iterator[str]:
     if edit.model != same.model:
         yield f"the editing model is {edit.model or 'not named'} in A and {same.model or 'not named'} in B"
     for name, words in (
-        ("target_boxes", "the targets"),
-        ("instruction_type", "the type of the instruction"),
-        ("hint", "the hint"),
-        ("turn", "the turn"),
+        ("target_boxes", "the targets of the edit differ"),
+        ("instruction_type", "the type of the instruction differs"),
+        ("hint", "the hint differs"),
+        ("turn", "the turn differs"),
     ):
         if getattr(edit, name) != getattr(same, name):
-            yield (
-                f"{words} of the edit differ between the two runs"
-                if name == "target_boxes"
-                else (f"{words} differs between the two runs")
-            )
+            yield f"{words} between the two runs"
     if _further(open_run, first) != _further(other, second):
         yield "the further pictures of the edit, such as a reference, differ between the two runs"
 
