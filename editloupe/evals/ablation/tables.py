@@ -8,8 +8,8 @@ from dataclasses import replace
 from editloupe._util.text import number_of
 from editloupe.evals.ablation.results import MEASURES, Ablation, AblationCell
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
-from editloupe.evals.report.report_blocks import format_p_value, letter_name
-from editloupe.evals.report.table_formats import HIGH, LOW
+from editloupe.evals.report.report_blocks import letter_name
+from editloupe.evals.report.table_formats import HIGH, LOW, format_p_value
 from editloupe.evals.stats.intervals import Estimate
 from editloupe.rubrics.tables import Cell, PrintedTable
 

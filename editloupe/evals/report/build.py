@@ -90,11 +90,11 @@ def build_report(
     Raises:
         UserError: The run cannot be read, or has several protocols and none was chosen.
     """
-    whole_table = read_run_table(run, protocol)
-    table, _ = split_off_reference(whole_table)
+    full_table = read_run_table(run, protocol)
+    table, _ = split_off_reference(full_table)
     fields = tuple(dict.fromkeys(("model", *by)))
     parts = split_into_slices(table)
-    rankings = compare_models_by_slice([whole_table], level, criteria=False, least=1, slices=parts)
+    rankings = compare_models_by_slice([full_table], level, criteria=False, least=1, slices=parts)
     scores = compute_scores(table, fields, unjudged, level, parts=parts)
     people = load_human_labels(table, human)
     agreement = measure_agreement(table, people, level) if people.given else None
@@ -348,8 +348,8 @@ def _summarize(table: RunTable, scores: Scores, level: float, rankings: Sequence
             f"{number_of(scores.coverage.units, 'verdict')} by {who}."
         )
     kinds = len([score for score in scores.by_type.values() if score.value is not None])
-    scope = f"{overall.n} edit{'' if overall.n == 1 else 's'}"
-    scope += f" of {kinds} instruction type{'' if kinds == 1 else 's'}" if kinds else ""
+    scope = number_of(overall.n, "edit")
+    scope += f" of {number_of(kinds, 'instruction type')}" if kinds else ""
     bound = "at least " if lowest else ""
     between = (
         f" ({format_level(level)} interval {overall.low:.1f} to {overall.high:.1f})" if overall.low is not None else ""
@@ -377,7 +377,7 @@ def _describe_certainty(table: RunTable, scores: Scores, agreement: Agreement | 
             f"{coverage.judged} of {number_of(coverage.units, 'verdict')} {verb(coverage.judged, 'was', 'were')} "
             f"given ({coverage.share * 100:.1f} %); "
         )
-        line += f"{coverage.unjudged} {_are(coverage.unjudged)} unjudged ({reasons}) and {fate}."
+        line += f"{coverage.unjudged} {verb(coverage.unjudged, 'is', 'are')} unjudged ({reasons}) and {fate}."
         bounds = scores.bounds
         if bounds and bounds.worst is not None and bounds.best is not None:
             line += (
@@ -419,10 +419,6 @@ def _describe_certainty(table: RunTable, scores: Scores, agreement: Agreement | 
             line += f"; one annotator against the others reaches ρ {measures.ceiling.spearman.format()}"
         sentences.append(f"{line}.")
     return sentences
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _note_mixed_judges(table: RunTable) -> list[str]:

@@ -14,10 +14,12 @@ from editloupe.evals.report.report_blocks import (
     build_measures_table,
     build_models_table,
     collect_people,
+    describe_labels,
     explain_missing_intervals,
-    format_p_value,
+    format_fields,
     people_blocks,
 )
+from editloupe.evals.report.table_formats import format_or_dash, format_p_value
 from editloupe.evals.stats.agreement.coefficients import PRIMARY, TITLES
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Confusion
 from editloupe.evals.stats.agreement.people import PeopleAgreement
@@ -44,8 +46,7 @@ def agreement_blocks(agreement: Agreement, titles: dict[str, str]) -> Iterator[B
         yield Points(agreement.notes)
     if not agreement.annotators:
         return
-    counts = ", ".join(f"{name}: {number_of(count, 'label')}" for name, count in agreement.annotators.items())
-    yield Paragraph(f"Labels from {agreement.origin} ({counts}). {agreement.consensus}")
+    yield Paragraph(f"{describe_labels(agreement)} {agreement.consensus}")
     yield from build_agreement_tables(agreement.criteria, titles)
     for criterion, measures in agreement.criteria.items():
         if measures.confusion:
@@ -60,8 +61,7 @@ def agreement_blocks(agreement: Agreement, titles: dict[str, str]) -> Iterator[B
 def manifest_blocks(agreement: PeopleAgreement, titles: Mapping[str, str]) -> Iterator[Block]:
     """Yield the blocks on how well people agree on a manifest: α of all criteria in one table, then each criterion."""
     yield Heading(f"{agreement.manifest}: people among themselves · {agreement.protocol}", 1)
-    counts = ", ".join(f"{name}: {number_of(count, 'label')}" for name, count in agreement.annotators.items())
-    yield Paragraph(f"Labels from {agreement.origin} ({counts}).")
+    yield Paragraph(describe_labels(agreement))
     if agreement.notes:
         yield Points(agreement.notes)
     people = {name: own.people for name, own in agreement.criteria.items() if own.people is not None}
@@ -87,8 +87,7 @@ def manifest_blocks(agreement: PeopleAgreement, titles: Mapping[str, str]) -> It
     yield from people_blocks(people, titles)
     for name, own in agreement.criteria.items():
         for column, values in own.by.items():
-            words = " and ".join(part.strip().replace("_", " ") for part in column.split(","))
-            yield build_annotators_table(f"{titles.get(name, name)}, by {words}", values)
+            yield build_annotators_table(f"{titles.get(name, name)}, by {format_fields(column)}", values)
 
 
 def summarize_agreement(agreement: Agreement, titles: dict[str, str]) -> str:
@@ -193,9 +192,9 @@ def _describe_question(comparison: RunComparison) -> str:
     )
 
 
-def _format_difference(difference: ScoreDifference) -> tuple[str, str, str, str]:
-    numbers = ["–" if value is None else f"{value:.1f}" for value in (difference.a, difference.b)]
-    return numbers[0], numbers[1], difference.difference.format(1), format_p_value(difference.p)
+def _format_difference(difference: ScoreDifference | ModelDifference) -> tuple[str, ...]:
+    scores = (format_or_dash(difference.a), format_or_dash(difference.b))
+    return (*scores, difference.difference.format(1), format_p_value(difference.p))
 
 
 def _people_blocks(comparison: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
@@ -299,7 +298,12 @@ def _build_pairs_table(pairs: Sequence[ModelPair], name: str, short: Mapping[str
         difference = _get_difference(pair, name)
         better = "–" if difference.better is None else short[difference.better]
         rows.append(
-            (f"{short[pair.a]} − {short[pair.b]}", *_format_pair(difference), str(difference.difference.n), better)
+            (
+                f"{short[pair.a]} − {short[pair.b]}",
+                *_format_difference(difference),
+                str(difference.difference.n),
+                better,
+            )
         )
     return PrintedTable(
         "",
@@ -315,11 +319,6 @@ def _build_pairs_table(pairs: Sequence[ModelPair], name: str, short: Mapping[str
 
 def _get_difference(pair: ModelPair, name: str) -> ModelDifference:
     return pair.overall if name == OVERALL else pair.criteria[name]
-
-
-def _format_pair(difference: ModelDifference) -> tuple[str, ...]:
-    values = ["–" if value is None else f"{value:.1f}" for value in (difference.a, difference.b)]
-    return (*values, difference.difference.format(1), format_p_value(difference.p))
 
 
 def _describe_missing_cases(pair: ModelPair, short: Mapping[str, str]) -> str:

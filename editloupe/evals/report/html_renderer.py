@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from PIL import Image, ImageDraw
 
-from editloupe._util.text import for_html, format_counts, shorten
+from editloupe._util.text import for_html, format_counts, printable, shorten
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.notable_edits import NotableEdit
 from editloupe.evals.report.report_figures import Draw
@@ -23,7 +23,7 @@ from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.tools.geometry import add_context, map_box
-from editloupe.types import Box, Edit, Observation, Sha, Step, Trace
+from editloupe.types import Box, Edit, Observation, Sha, Step, ToolCall, Trace
 
 _INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")
 LONG = 8
@@ -39,7 +39,7 @@ _MOST_OF_PICTURE = 0.4
 """Targets above this share of the picture are not enlarged."""
 
 
-def read_style(name: str) -> str:
+def _read_style(name: str) -> str:
     """Return a style sheet of this package, after the colours and sizes that all pages share."""
     return "".join(files("editloupe.evals.report").joinpath(part).read_text("utf-8") for part in ("tokens.css", name))
 
@@ -68,17 +68,27 @@ def render_label(label: str, score_100: float | None, judged: bool = True) -> st
 
 def as_html(blocks: Sequence[Block], drawings: Mapping[str, Draw], title: str, made_by: str) -> str:
     """Return the page. All text of models and manifests is escaped."""
-    style = read_style("page.css")
     with ExitStack() as stack:
         page = _Page(drawings, stack, blocks)
         body = "\n".join(part for block in blocks for part in page.render(block)) + page.close()
+    main = f"<main>\n{body}\n<p><small>{for_html(made_by)}</small></p>\n</main>"
+    return render_document(title, "page.css", f"{_render_contents(page.headings)}{main}")
+
+
+def render_document(title: str, style: str, body: str) -> str:
+    """Return a self-contained HTML document that runs and loads nothing.
+
+    Args:
+        title: The title; it is escaped.
+        style: The name of a style sheet of this package.
+        body: The content of the body as HTML.
+    """
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{for_html(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-        f"{_render_contents(page.headings)}<main>\n{body}\n"
-        f"<p><small>{for_html(made_by)}</small></p>\n</main>\n</body>\n</html>\n"
+        f"<title>{for_html(title)}</title>\n<style>\n{_read_style(style)}</style>\n</head>\n<body>\n{body}\n"
+        f"</body>\n</html>\n"
     )
 
 
@@ -181,14 +191,14 @@ class _Page:
             "Type": for_html(item.instruction_type or ""),
             "Editing model": for_html(item.model or ""),
         }
-        listed = "".join(f"<dt>{for_html(n)}</dt><dd>{v}</dd>" for n, v in facts.items() if v)
+        facts_html = "".join(f"<dt>{for_html(n)}</dt><dd>{v}</dd>" for n, v in facts.items() if v)
         trace_html = "".join(_render_trace(run, trace) for trace in _load_traces(run, item, cases.configuration))
         command = f"<code>{for_html(cases.trace_command(item))}</code>"
         details = f"<details><summary>Trace: what the judge did</summary>{trace_html}</details>" if trace_html else ""
         return (
             f'<section class="case" id="case-{self._cases}"><h{level}>{for_html(item.edit_id)} '
             f'<span class="kind">{item.kind}</span></h{level}><p class="instruction">“{for_html(item.instruction)}”</p>'
-            f"{pictures_html}<dl>{listed}</dl>{command}{details}</section>"
+            f"{pictures_html}<dl>{facts_html}</dl>{command}{details}</section>"
         )
 
 
@@ -233,16 +243,26 @@ def _render_cell(text: str) -> str:
 
 
 def _render_pictures(small: Sequence[Thumbnail]) -> str:
-    return '<div class="pictures">' + "".join(_render_picture(thumbnail) for thumbnail in small) + "</div>"
+    figures = (render_figure(thumbnail.address, thumbnail.size, thumbnail.caption) for thumbnail in small)
+    return f'<div class="pictures">{"".join(figures)}</div>'
 
 
-def _render_picture(thumbnail: Thumbnail) -> str:
-    width, height = thumbnail.size
-    caption = for_html(thumbnail.caption)
-    return (
-        f'<figure><img src="{thumbnail.address}" width="{width}" height="{height}" alt="{caption}">'
-        f"<figcaption>{caption}</figcaption></figure>"
-    )
+def render_figure(address: str, size: tuple[int, int], caption: str) -> str:
+    """Return a picture with its caption."""
+    (width, height), words = size, for_html(caption)
+    image = f'<img src="{address}" width="{width}" height="{height}" alt="{words}">'
+    return f"<figure>{image}<figcaption>{words}</figcaption></figure>"
+
+
+def render_call(call: ToolCall) -> str:
+    """Return a tool call as code."""
+    arguments = ", ".join(f"{name}={format_json(value)}" for name, value in call.parameters.items())
+    return f"<code>{for_html(f'{call.name}({arguments})')}</code>"
+
+
+def format_json(value: object) -> str:
+    """Return a value as JSON on one line."""
+    return printable(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def _render_trace(run: Run, trace: Trace) -> str:
@@ -252,11 +272,7 @@ def _render_trace(run: Run, trace: Trace) -> str:
 
 def _render_step(run: Run, step: Step) -> str:
     parts = [f'<div class="thought">{for_html(step.thought)}</div>'] if step.thought else []
-    for call in step.calls:
-        arguments = ", ".join(
-            f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.parameters.items()
-        )
-        parts.append(f"<div><code>{for_html(f'{call.name}({arguments})')}</code></div>")
+    parts += [f"<div>{render_call(call)}</div>" for call in step.calls]
     parts += [_render_observation(run, observation) for observation in step.observations]
     if step.problem:
         parts.append(f'<div class="problem">Not usable: {for_html(step.problem)}</div>')
@@ -311,8 +327,8 @@ def make_thumbnails(run: Run, edit: Edit, pictures: dict[str, list[Sha]]) -> lis
     region = _find_region(edit.target_boxes, source.size) if source is not None else None
     if source is not None and edited is not None and region is not None:
         thumbnails.append(_make_thumbnail(_crop(source, region), "target in the source", CROP_SIDE, enlarge=True))
-        there = map_box(region, source.size, edited.size)
-        thumbnails.append(_make_thumbnail(_crop(edited, there), "same place in the edit", CROP_SIDE, enlarge=True))
+        same_place = map_box(region, source.size, edited.size)
+        thumbnails.append(_make_thumbnail(_crop(edited, same_place), "same place in the edit", CROP_SIDE, enlarge=True))
     if (reference := opened.get("reference")) is not None:
         thumbnails.append(_make_thumbnail(reference, "reference", CROP_SIDE))
     return thumbnails
@@ -371,7 +387,16 @@ def _make_thumbnail(picture: Image.Image, caption: str, side: int, enlarge: bool
     if scale < 1 or enlarge:
         size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
         picture = picture.resize(size, Image.Resampling.LANCZOS)
+    return Thumbnail(make_address("jpeg", encode_jpeg(picture, QUALITY)), caption, picture.size)
+
+
+def encode_jpeg(picture: Image.Image, quality: int) -> bytes:
+    """Return a picture as JPEG."""
     target = io.BytesIO()
-    picture.convert("RGB").save(target, "JPEG", quality=QUALITY, optimize=True)
-    address = f"data:image/jpeg;base64,{base64.b64encode(target.getvalue()).decode()}"
-    return Thumbnail(address, caption, picture.size)
+    picture.convert("RGB").save(target, "JPEG", quality=quality, optimize=True)
+    return target.getvalue()
+
+
+def make_address(kind: str, data: bytes) -> str:
+    """Return a picture's file as a data URI."""
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

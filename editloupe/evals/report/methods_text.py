@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from editloupe._util.text import number_of, verb
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.secrets import redact_url
 from editloupe.evals.runs.configurations import IMPORTED
@@ -51,16 +52,16 @@ def _describe_judging(table: RunTable, configurations: list[Mapping[str, Any]]) 
     times = f", each {len(table.repeats)} times" if len(table.repeats) > 1 else ""
     if any(configuration.get(IMPORTED) for configuration in configurations):
         return (
-            f"Verdicts of {judges} on {_format_count(len(table.rows), 'edit')}, for {criteria}{times}, were made elsewhere and "
+            f"Verdicts of {judges} on {number_of(len(table.rows), 'edit')}, for {criteria}{times}, were made elsewhere and "
             f"imported into EditLoupe, by the protocol of {paper}. Their settings are not recorded."
         )
     if all(isinstance(table.answer(name), MeasuredAnswer) for name in table.criteria):
         return (
-            f"We measured {_format_count(len(table.rows), 'edit')} on {criteria}{times} "
+            f"We measured {number_of(len(table.rows), 'edit')} on {criteria}{times} "
             f"with EditLoupe{f' {version}' if version else ''}, without a judge, by the protocol of {paper}."
         )
     return (
-        f"We judged {_format_count(len(table.rows), 'edit')} on {criteria}{times} "
+        f"We judged {number_of(len(table.rows), 'edit')} on {criteria}{times} "
         f"with EditLoupe{f' {version}' if version else ''}, "
         f"using {judges} as the judge, by the protocol of {paper}, in {modes}."
     )
@@ -70,7 +71,7 @@ def _describe_measured(table: RunTable) -> str:
     titles = [table.title_of(name) for name in table.criteria if isinstance(table.answer(name), MeasuredAnswer)]
     if not titles or len(titles) == len(table.criteria):
         return ""
-    return f"{_join_words(titles)} {'was' if len(titles) == 1 else 'were'} measured from the pictures, without a judge."
+    return f"{_join_words(titles)} {verb(len(titles), 'was', 'were')} measured from the pictures, without a judge."
 
 
 def _format_judge(name: str) -> str:
@@ -121,19 +122,19 @@ def _format_temperature(settings: Mapping[str, Any], profile: Mapping[str, Any])
 def _describe_coverage(scores: Scores) -> str:
     coverage = scores.coverage
     begun = (
-        f"The run is not complete: {coverage.not_yet} of {_format_count(coverage.expected, 'verdict')} "
-        f"{'was' if coverage.not_yet == 1 else 'were'} not asked for yet. "
+        f"The run is not complete: {coverage.not_yet} of {number_of(coverage.expected, 'verdict')} "
+        f"{verb(coverage.not_yet, 'was', 'were')} not asked for yet. "
         if coverage.not_yet
         else ""
     )
     if not coverage.unjudged:
-        return f"{begun}All {_format_count(coverage.units, 'verdict')} {'asked for ' if begun else ''}were given."
+        return f"{begun}All {number_of(coverage.units, 'verdict')} {'asked for ' if begun else ''}were given."
     reasons = _join_words([f"{count} {reason.replace('_', ' ')}" for reason, count in coverage.reasons.items()])
-    fate = f"count{'s' if coverage.unjudged == 1 else ''} as the worst answer (a pessimistic bound)"
+    fate = f"{verb(coverage.unjudged, 'counts', 'count')} as the worst answer (a pessimistic bound)"
     if scores.unjudged_rule == "left_out":
-        fate = f"{'is' if coverage.unjudged == 1 else 'are'} left out of every score"
+        fate = f"{verb(coverage.unjudged, 'is', 'are')} left out of every score"
     return (
-        f"{begun}Of {_format_count(coverage.units, 'verdict')}, {coverage.judged} ({coverage.share * 100:.1f} %) were given; "
+        f"{begun}Of {number_of(coverage.units, 'verdict')}, {coverage.judged} ({coverage.share * 100:.1f} %) were given; "
         f"{coverage.unjudged} ended unjudged ({reasons}) and {fate}."
     )
 
@@ -151,15 +152,11 @@ def _describe_labels(agreement: Agreement | None) -> list[str]:
         return []
     n = {measures.n for measures in agreement.criteria.values()}
     span = f"{min(n)} to {max(n)}" if len(n) > 1 else f"{max(n)}"
-    people = _format_count(len(agreement.annotators), "annotator")
+    people = number_of(len(agreement.annotators), "annotator")
     return [
         f"Agreement with people is over {span} edits labelled by {people} ({agreement.origin}).",
         agreement.consensus,
     ]
-
-
-def _format_count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _join_words(parts: list[str]) -> str:

@@ -9,11 +9,12 @@ from dataclasses import replace
 from editloupe._util.text import for_json, number_of, verb
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.report_records import Leaderboard, Report
-from editloupe.evals.report.table_formats import merge_intervals
+from editloupe.evals.report.table_formats import describe_p_value, format_or_dash, merge_intervals
 from editloupe.evals.report.trust_blocks import CORRECTED, corrected_blocks
 from editloupe.evals.stats.agreement.coefficients import TITLES
 from editloupe.evals.stats.agreement.edit_scores import ScoreAgreement
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, AnnotatorAgreement, Measures, RaterAgreement
+from editloupe.evals.stats.agreement.people import PeopleAgreement
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
 from editloupe.evals.stats.intervals import MIN_SOURCES, Estimate
 from editloupe.evals.stats.scores.distribution import WINDOW, SizeTrend
@@ -118,15 +119,6 @@ def _table_blocks(tables: Sequence[PrintedTable], level: int) -> Iterator[Block]
         yield table
 
 
-def format_p_value(value: float | None) -> str:
-    """Format a p-value for a table.
-
-    >>> format_p_value(0.0004), format_p_value(0.0312), format_p_value(None)
-    ('< 0.001', '0.031', '–')
-    """
-    return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
 def _describe_size_trend(report: Report, criterion: str) -> str:
     trend = report.areas[criterion]
     if len(trend.models) > 1:
@@ -140,8 +132,7 @@ def _format_correlation(trend: SizeTrend) -> str:
     if trend.r is None or trend.p is None:
         return f"none ({trend.why})"
     windows = "" if trend.window_r is None else f" (of means of {WINDOW} neighbours {trend.window_r:.2f})"
-    p = "p < 0.001" if trend.p < 0.001 else f"p = {trend.p:.3f}"
-    return f"{trend.r:.2f}, {p}, {number_of(trend.n, 'edit')}{windows}"
+    return f"{trend.r:.2f}, {describe_p_value(trend.p)}, {number_of(trend.n, 'edit')}{windows}"
 
 
 def _build_score_table(report: Report, lines: Mapping[str, Score], head: str) -> PrintedTable:
@@ -224,7 +215,7 @@ def build_models_table(comparison: ModelComparison) -> PrintedTable:
         (
             f"{short[index]} {entry.model}",
             format_ranks(entry.ranks),
-            "–" if entry.overall is None else f"{entry.overall:.1f}",
+            format_or_dash(entry.overall),
             str(entry.cases),
             str(entry.lacks),
             str(entry.unjudged),
@@ -277,8 +268,7 @@ def _agreement_blocks(report: Report, level: int) -> Iterator[Block]:
     if report.agreement is None:
         return
     yield Heading("Agreement with people", level)
-    counts = ", ".join(f"{name}: {number_of(count, 'label')}" for name, count in report.agreement.annotators.items())
-    yield Paragraph(f"Labels from {report.agreement.origin} ({counts}). {report.agreement.consensus}")
+    yield Paragraph(f"{describe_labels(report.agreement)} {report.agreement.consensus}")
     yield from build_agreement_tables(report.agreement.criteria, report.titles)
     if report.score_agreement is not None:
         yield build_score_table(report.score_agreement)
@@ -297,6 +287,21 @@ def _agreement_blocks(report: Report, level: int) -> Iterator[Block]:
     yield Drawing(
         "agreement_by_type", "Spearman ρ with people; dashed: one annotator against the others, with interval."
     )
+
+
+def describe_labels(agreement: Agreement | PeopleAgreement) -> str:
+    """Say where the labels of people come from, and how many each annotator gave."""
+    counts = ", ".join(f"{name}: {number_of(count, 'label')}" for name, count in agreement.annotators.items())
+    return f"Labels from {agreement.origin} ({counts})."
+
+
+def format_fields(fields: str) -> str:
+    """Format the fields of a grouping.
+
+    >>> format_fields("model,target_size")
+    'model and target size'
+    """
+    return " and ".join(name.strip().replace("_", " ") for name in fields.split(","))
 
 
 def build_agreement_tables(criteria: Mapping[str, Measures], titles: Mapping[str, str]) -> Iterator[PrintedTable]:
@@ -344,11 +349,10 @@ def build_measures_table(title: str, lines: Mapping[str, Measures]) -> PrintedTa
 def build_field_tables(agreement: Agreement, titles: Mapping[str, str]) -> Iterator[PrintedTable]:
     """Yield tables of agreement by editing model and other fields, one per field and criterion."""
     for field, values in agreement.by.items():
-        words = " and ".join(name.strip().replace("_", " ") for name in field.split(","))
         for criterion in agreement.criteria:
             lines = {value: by_criterion[criterion] for value, by_criterion in values.items()}
             if any(measures.n or measures.left_out for measures in lines.values()):
-                yield build_measures_table(f"{titles.get(criterion, criterion)}, by {words}", lines)
+                yield build_measures_table(f"{titles.get(criterion, criterion)}, by {format_fields(field)}", lines)
 
 
 def build_score_table(score: ScoreAgreement) -> PrintedTable:

@@ -11,6 +11,7 @@ from editloupe.evals.stats.agreement.judge_vs_human import Agreement, CriterionA
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison
 from editloupe.evals.stats.intervals import Estimate
 from editloupe.evals.stats.scores.distribution import AreaTrend
+from editloupe.evals.stats.scores.score_matrix import SEPARATOR
 from editloupe.types import UNJUDGED
 
 if TYPE_CHECKING:
@@ -75,11 +76,13 @@ def build_agreement_figures(
         draw_by_name["confusion"] = lambda: figures.confusion_matrix(matrices)
     if score is not None and score.points:
         draw_by_name["agreement_of_scores"] = lambda: figures.scores_against_people(score)
-    labelled = {name: measures for name, measures in agreed.items() if measures.by_type and measures.n}
-    if labelled:
-        draw_by_name["agreement_by_type"] = lambda: _draw_agreement_by_type(labelled, titles)
-    if len(by_model := agreement.by.get("model", {})) > 1 and any(measures.n for measures in agreed.values()):
-        draw_by_name["agreement_by_model"] = lambda: _draw_agreement_by_model(by_model, agreed, titles)
+    labelled = {name: measures for name, measures in agreed.items() if measures.n}
+    by_type = {name: measures.by_type for name, measures in labelled.items() if measures.by_type}
+    if by_type:
+        draw_by_name["agreement_by_type"] = lambda: _draw_agreement(by_type, labelled, titles)
+    if labelled and len(models := agreement.by.get("model", {})) > 1:
+        by_model = {name: {model: own[name] for model, own in models.items()} for name in labelled}
+        draw_by_name["agreement_by_model"] = lambda: _draw_agreement(by_model, labelled, titles)
     return draw_by_name
 
 
@@ -131,35 +134,18 @@ def _draw_target_sizes(report: Report, criterion: str, trend: AreaTrend) -> Draw
     return lambda: figures.target_sizes(trend, report.titles[criterion], answers)
 
 
-def _draw_agreement_by_type(agreed: Mapping[str, CriterionAgreement], titles: Mapping[str, str]) -> Figure:
-    from editloupe.evals.report import figures
-
-    groups = {
-        titles[name]: [
-            *((kind, m.spearman) for kind, m in agreement.by_type.items()),
-            ("all edits", agreement.spearman),
-        ]
-        for name, agreement in agreed.items()
-    }
-    ceilings = {titles[name]: agreement.ceiling.spearman for name, agreement in agreed.items() if agreement.ceiling}
-    return figures.whiskers(groups, "Spearman ρ with people", ceilings)
-
-
-def _draw_agreement_by_model(
-    by_model: Mapping[str, Mapping[str, Measures]], agreed: Mapping[str, CriterionAgreement], titles: Mapping[str, str]
+def _draw_agreement(
+    groups: Mapping[str, Mapping[str, Measures]], agreed: Mapping[str, CriterionAgreement], titles: Mapping[str, str]
 ) -> Figure:
+    """Draw ρ with people of each group of edits and of all edits, by criterion."""
     from editloupe.evals.report import figures
 
-    labelled = {name: agreement for name, agreement in agreed.items() if agreement.n}
-    groups = {
-        titles[name]: [
-            *((model, by_criterion[name].spearman) for model, by_criterion in by_model.items()),
-            ("all edits", agreement.spearman),
-        ]
-        for name, agreement in labelled.items()
+    lines = {
+        titles[name]: [*((group, m.spearman) for group, m in own.items()), ("all edits", agreed[name].spearman)]
+        for name, own in groups.items()
     }
-    ceilings = {titles[name]: agreement.ceiling.spearman for name, agreement in labelled.items() if agreement.ceiling}
-    return figures.whiskers(groups, "Spearman ρ with people", ceilings)
+    ceilings = {titles[name]: ceiling.spearman for name in groups if (ceiling := agreed[name].ceiling)}
+    return figures.whiskers(lines, "Spearman ρ with people", ceilings)
 
 
 def _build_leaderboard_figures(board: Leaderboard) -> dict[str, Draw]:
@@ -173,7 +159,7 @@ def _build_leaderboard_figures(board: Leaderboard) -> dict[str, Draw]:
         )
     }
     parts = {
-        report.run if len(report.parts) == 1 else f"{report.run} · {label}": part
+        report.run if len(report.parts) == 1 else f"{report.run}{SEPARATOR}{label}": part
         for report in board.reports
         for label, part in report.parts.items()
         if part.by_type

@@ -66,9 +66,9 @@ class Report(Scores):
     titles: Mapping[str, str]
     """Criteria to their titles."""
     agreement: Agreement | None
+    """None without human labels."""
     score_agreement: ScoreAgreement | None = None
     """Agreement on the scores of whole edits; None if no edit has a score by people."""
-    """None without human labels."""
     corrected: CorrectedScores | None = None
     """Scores corrected by human labels, if requested."""
     rankings: tuple[ModelComparison, ...]

@@ -52,6 +52,34 @@ _SYMBOLS = {
 """Non-ASCII characters of our tables and notes; others, such as letters of names, are kept."""
 
 
+def format_or_dash(value: float | None, spec: str = ".1f") -> str:
+    """Format a number, or a dash for a missing one.
+
+    >>> format_or_dash(83.812), format_or_dash(7, ""), format_or_dash(None)
+    ('83.8', '7', '–')
+    """
+    return NONE if value is None else format(value, spec)
+
+
+def format_p_value(value: float | None) -> str:
+    """Format a p-value for a table.
+
+    >>> format_p_value(0.0004), format_p_value(0.0312), format_p_value(None)
+    ('< 0.001', '0.031', '–')
+    """
+    return "< 0.001" if value is not None and value < 0.001 else format_or_dash(value, ".3f")
+
+
+def describe_p_value(value: float) -> str:
+    """Format a p-value for a sentence.
+
+    >>> describe_p_value(0.0004), describe_p_value(0.0312)
+    ('p < 0.001', 'p = 0.031')
+    """
+    text = format_p_value(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
 def cell_text(value: Cell) -> str:
     """Format a cell: two decimals, integers without, a dash for a missing value.
 

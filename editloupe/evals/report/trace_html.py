@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import io
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from PIL import Image
 
-from editloupe._util.text import for_html, printable
-from editloupe.evals.report.html_renderer import PAGE_POLICY, read_style, render_label
+from editloupe._util.text import for_html, number_of, verb
+from editloupe.evals.report.html_renderer import (
+    PICTURES,
+    encode_jpeg,
+    format_json,
+    make_address,
+    render_call,
+    render_document,
+    render_figure,
+    render_label,
+)
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
@@ -25,10 +31,6 @@ LONG_SIDE = 1400
 QUALITY = 88
 _KINDS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".webp": "webp", ".gif": "gif"}
 Story = tuple[Unit, Sequence[Trace]]
-
-
-def _format_count(count: int) -> str:
-    return f"{count} picture{' was' if count == 1 else 's were'} shown"
 
 
 class _EmbeddedPicture(NamedTuple):
@@ -62,14 +64,7 @@ def render_trace_html(run: Run, story: EditStory, beside: EditStory | None = Non
     columns = ["\n".join(page.render(*each)) for each in (story, beside) if each is not None]
     body = "\n".join(f"<main>\n{column}\n</main>" for column in columns)
     body = f'<div class="beside">\n{body}\n</div>' if beside else body
-    style = read_style("trace.css")
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{for_html(story.stored.edit.id)} · trace</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}\n"
-        f"</body>\n</html>\n"
-    )
+    return render_document(f"{story.stored.edit.id} · trace", "trace.css", body)
 
 
 class _Page:
@@ -105,7 +100,7 @@ class _Page:
             chip = render_label(label, outcome.score_100)
             parts.append(f'<p class="label">{chip} <span class="soft">{score}{sure}</span></p>')
             if outcome.values:
-                parts.append(f"<pre>{for_html(_format_json(outcome.values))}</pre>")
+                parts.append(f"<pre>{for_html(format_json(outcome.values))}</pre>")
             parts.append(f'<p class="thought">{for_html(outcome.rationale)}</p>' if outcome.rationale else "")
         else:
             chip, reason = render_label("Unjudged", None, judged=False), outcome.reason.value.replace("_", " ")
@@ -144,14 +139,14 @@ class _Page:
             pictures = self._pictures(
                 [(picture.sha, f"Shown: {picture.name}, {picture.size[0]}×{picture.size[1]}") for picture in step.sent]
             )
-            parts.append(f"<details><summary>{_format_count(len(step.sent))}</summary>{pictures}</details>")
+            count = len(step.sent)
+            summary = f"{number_of(count, 'picture')} {verb(count, 'was', 'were')} shown"
+            parts.append(f"<details><summary>{summary}</summary>{pictures}</details>")
         if rationale and step.thought.strip() == rationale:
             parts.append('<p class="soft">The rationale above.</p>')
         elif step.thought:
             parts.append(f'<p class="thought">{for_html(step.thought)}</p>')
-        for call in step.calls:
-            arguments = ", ".join(f"{name}={_format_json(value)}" for name, value in call.parameters.items())
-            parts.append(f"<p><code>{for_html(f'{call.name}({arguments})')}</code></p>")
+        parts += [f"<p>{render_call(call)}</p>" for call in step.calls]
         parts += [self._observation(observation) for observation in step.observations]
         parts.append(f'<p class="problem">Not usable: {for_html(step.problem)}</p>' if step.problem else "")
         parts.append(f"<p>Answer: <strong>{for_html(step.answer)}</strong></p>" if step.answer is not None else "")
@@ -165,16 +160,13 @@ class _Page:
         timing = "from memory" if observation.cached else f"{observation.seconds * 1000:.0f} ms"
         return f'<div class="{kind}"><p>{for_html(observation.text)} <span class="soft">{timing}</span></p>{pictures}</div>'
 
-    def _pictures(self, listed: Sequence[tuple[Sha, str]], kind: str = "pictures") -> str:
+    def _pictures(self, captioned: Sequence[tuple[Sha, str]], kind: str = "pictures") -> str:
         figures = []
-        for sha, caption in listed:
-            picture, words = self._picture(sha), for_html(caption)
-            if picture is None:
-                figures.append(f'<p class="soft">{words}: missing from the run, or damaged.</p>')
-                continue
-            width, height = picture.size
-            image = f'<img src="{picture.address}" width="{width}" height="{height}" alt="{words}">'
-            figures.append(f"<figure>{image}<figcaption>{words}</figcaption></figure>")
+        for sha, caption in captioned:
+            if (picture := self._picture(sha)) is None:
+                figures.append(f'<p class="soft">{for_html(caption)}: missing from the run, or damaged.</p>')
+            else:
+                figures.append(render_figure(picture.address, picture.size, caption))
         return f'<div class="{kind}">{"".join(figures)}</div>' if figures else ""
 
     def _picture(self, sha: Sha) -> _EmbeddedPicture | None:
@@ -190,15 +182,13 @@ class _Page:
             picture = Image.fromarray(open_picture(path).pixels)
             data = path.read_bytes()
         except (ImageError, OSError):
-            self._run.damage.add("pictures", sha)
+            self._run.damage.add(PICTURES, sha)
             return None
         kind = _KINDS.get(path.suffix.lower())
         if kind is None or len(data) > LARGEST:
             picture.thumbnail((LONG_SIDE, LONG_SIDE), Image.Resampling.LANCZOS)
-            target = io.BytesIO()
-            picture.convert("RGB").save(target, "JPEG", quality=QUALITY, optimize=True)
-            data, kind = target.getvalue(), "jpeg"
-        return _EmbeddedPicture(f"data:image/{kind};base64,{base64.b64encode(data).decode()}", picture.size)
+            data, kind = encode_jpeg(picture, QUALITY), "jpeg"
+        return _EmbeddedPicture(make_address(kind, data), picture.size)
 
 
 def _render_details(title: str, text: str) -> str:
@@ -208,7 +198,3 @@ def _render_details(title: str, text: str) -> str:
 def _format_tokens(usage: Usage) -> str:
     is_known = usage.input_tokens or usage.output_tokens
     return f"{usage.input_tokens} + {usage.output_tokens} tokens" if is_known else ""
-
-
-def _format_json(value: object) -> str:
-    return printable(json.dumps(value, ensure_ascii=False, default=str))

@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe._util.text import format_command, number_of
 from editloupe.evals.report.block_types import Block, Drawing, Heading, Paragraph, Points
-from editloupe.evals.stats.trust.corrected_scores import (
-    Corrected,
-    CorrectedScore,
-    CorrectedScores,
-    CorrectedSlice,
-)
+from editloupe.evals.report.table_formats import NONE, format_or_dash, format_p_value
+from editloupe.evals.stats.trust.corrected_scores import Corrected, CorrectedScore, CorrectedScores, CorrectedSlice
 from editloupe.evals.stats.trust.yes_no import MIN_LABELS
 from editloupe.judge.calibration import CONFIDENCE_KINDS, Calibration
 from editloupe.rubrics.tables import Cell, PrintedTable
@@ -91,9 +87,9 @@ def _build_table(
         if len(score.criteria) > 1:
             means |= {titles.get(criterion, criterion): mean for criterion, mean in score.criteria.items()}
         for what, mean in means.items():
-            judge = "–" if mean.judge is None else f"{mean.judge:.1f}"
+            judge = format_or_dash(mean.judge)
             alone = Corrected(judge=None, corrected=mean.alone, low=mean.alone_low, high=mean.alone_high).format()
-            worth = "–" if mean.worth is None else str(mean.worth)
+            worth = format_or_dash(mean.worth, "")
             rows.append((name, what, judge, mean.format(), alone, str(mean.labels), worth))
         if score.why:
             whys.append(f"{name}: {score.why}.")
@@ -108,7 +104,7 @@ def _difference_blocks(scores: CorrectedScores, level: int) -> Iterator[Block]:
     yield Heading("Differences, corrected", level)
     rows, whys = [], []
     for difference in scores.differences:
-        judge = "–" if difference.judge is None else f"{difference.judge:+.1f}"
+        judge = format_or_dash(difference.judge, "+.1f")
         corrected = Corrected(
             judge=None, corrected=difference.corrected, low=difference.low, high=difference.high
         ).format()
@@ -121,7 +117,7 @@ def _yes_no_blocks(scores: CorrectedScores, titles: Mapping[str, str], level: in
     rows, whys = [], []
     for label, part in scores.parts.items():
         for criterion, share in part.yes_no.items():
-            rates = ["–" if rate is None else f"{rate * 100:.0f} %" for rate in (share.sensitivity, share.specificity)]
+            rates = [_format_percent(rate) for rate in (share.sensitivity, share.specificity)]
             corrected = Corrected(judge=None, corrected=share.corrected, low=share.low, high=share.high).format()
             title = titles.get(criterion, criterion)
             rows.append((f"{label}, {title}", f"{share.judge:.1f}", corrected, *rates, str(share.labels)))
@@ -130,6 +126,10 @@ def _yes_no_blocks(scores: CorrectedScores, titles: Mapping[str, str], level: in
         yield Heading("Share of yes, by sensitivity and specificity", level)
         columns = ("criterion", "judge", "corrected", "sensitivity", "specificity", "labels")
         yield PrintedTable("", columns, tuple(rows), (" ".join(whys),))
+
+
+def _format_percent(share: float | None) -> str:
+    return NONE if share is None else f"{share * 100:.0f} %"
 
 
 def corrected_table(scores: CorrectedScores, titles: Mapping[str, str]) -> PrintedTable:
@@ -221,15 +221,14 @@ def drift_blocks(drift: Drift, titles: Mapping[str, str]) -> Iterator[Block]:
     yield Points((f"Then: {drift.before}.", f"Again: {drift.after}.", *drift.notes))
     rows = []
     for criterion, change in drift.criteria.items():
-        shares = ["–" if share is None else f"{share * 100:.0f} %" for share in (change.exact, change.exact_of_repeats)]
-        kappa = "–" if change.kappa is None else f"{change.kappa:.2f}"
         shift = "–" if change.shift is None else f"{change.shift:+.1f} [{change.low:+.1f}, {change.high:+.1f}]"
         rows.append(
             (
                 titles.get(criterion, criterion),
                 change.answer,
-                *shares,
-                kappa,
+                _format_percent(change.exact),
+                _format_percent(change.exact_of_repeats),
+                format_or_dash(change.kappa, ".2f"),
                 shift,
                 str(change.edits),
             )
@@ -256,13 +255,13 @@ def replacement_blocks(
         rows = [
             (
                 name,
-                f"{left.judge_wins * 100:.0f} %",
-                f"{left.annotator_wins * 100:.0f} %",
-                "< 0.001" if left.p < 0.001 else f"{left.p:.3f}",
-                "yes" if left.rejected else "no",
-                str(left.edits),
+                _format_percent(comparison.judge_wins),
+                _format_percent(comparison.annotator_wins),
+                format_p_value(comparison.p),
+                "yes" if comparison.rejected else "no",
+                str(comparison.edits),
             )
-            for name, left in replacement.annotators.items()
+            for name, comparison in replacement.annotators.items()
         ]
         answer = (
             f"{'Yes' if replacement.may_replace else 'No'}: winning rate {replacement.winning_rate:.2f}, "
@@ -308,9 +307,10 @@ def trust_blocks(
     means, whys = [], []
     for model in summary.models:
         mean = model.mean
-        judge = "–" if mean.judge is None else f"{mean.judge:.1f}"
-        halve = "–" if model.labels_to_halve is None else str(model.labels_to_halve)
-        means.append((model.name, judge, mean.format(), _format_bias(model.mean), str(mean.labels), halve))
+        halve = format_or_dash(model.labels_to_halve, "")
+        means.append(
+            (model.name, format_or_dash(mean.judge), mean.format(), _format_bias(mean), str(mean.labels), halve)
+        )
         whys += [f"{model.name}: {mean.why}."] if mean.why else []
     columns = ("score", "judge", "corrected", "bias", "labels", "labels for half the width")
     yield PrintedTable("", columns, tuple(means), (" ".join(whys),) if whys else ())

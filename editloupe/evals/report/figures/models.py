@@ -28,6 +28,7 @@ from editloupe.evals.report.figures.style import (
     spread_shared,
     use_style,
 )
+from editloupe.evals.report.table_formats import describe_p_value
 from editloupe.evals.stats.scores.distribution import LEAST_IN_GROUP, AreaTrend, SizeGroup, SizeTrend
 
 ACROSS = 3
@@ -122,8 +123,7 @@ def format_correlation(trend: SizeTrend) -> str:
     drawn = f"\n{sample}" if (sample := describe_sample(len(trend.sides))) else ""
     if trend.r is None or trend.p is None:
         return f"no r, n = {trend.n:,}{drawn}"
-    p = "p < 0.001" if trend.p < 0.001 else f"p = {trend.p:.3f}"
-    return f"r = {trend.r:.2f}, {p}, n = {trend.n:,}{drawn}"
+    return f"r = {trend.r:.2f}, {describe_p_value(trend.p)}, n = {trend.n:,}{drawn}"
 
 
 def draw_group_means(axes: Axes, groups: Sequence[SizeGroup]) -> None:

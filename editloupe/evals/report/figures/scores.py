@@ -30,6 +30,7 @@ from editloupe.evals.report.figures.style import (
     shorten_names,
     use_style,
 )
+from editloupe.evals.report.table_formats import describe_p_value
 from editloupe.evals.stats.intervals import Estimate
 from editloupe.evals.stats.scores.distribution import AreaTrend, Distribution
 from editloupe.evals.stats.scores.run_scores import Scores, SliceScores
@@ -223,7 +224,9 @@ def score_by_area(trends: Mapping[str, AreaTrend]) -> Figure:
             )
             draw_group_means(axes, trend.groups)
             axes.set_xlabel(f"target area, {trend.unit}")
-            correlation = "no r" if trend.r is None else f"r = {trend.r:.2f}, {_format_p(trend.p)}"
+            correlation = "no r"
+            if trend.r is not None and trend.p is not None:
+                correlation = f"r = {trend.r:.2f}, {describe_p_value(trend.p)}"
             sample = f"\n{text}" if (text := describe_sample(len(trend.scores))) else ""
             axes.set_title(escape_text(f"{title}: {correlation}") + sample, fontsize=9)
         panels[0].set_ylabel("score, 0 to 100")
@@ -231,12 +234,6 @@ def score_by_area(trends: Mapping[str, AreaTrend]) -> Figure:
             *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=7.5, frameon=False
         )
     return figure
-
-
-def _format_p(value: float | None) -> str:
-    if value is None:
-        return ""
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
 def leaderboard(entries: Mapping[str, Estimate], groups: Mapping[str, str] | None = None) -> Figure:
