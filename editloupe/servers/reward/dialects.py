@@ -251,7 +251,7 @@ MODES = ("logits_non_cot", "score_continue")
 """Edit-R1's names for two ways of asking its own model; here they are the same."""
 
 
-def _read(body: bytes) -> Mapping[str, Any]:
+def _read_pickle(body: bytes) -> Mapping[str, Any]:
     try:
         content = unpickle_in_process(body)
     except NotData as error:
@@ -283,7 +283,7 @@ def _check_same_length(**lists: list[Any]) -> None:
 
 def _read_edit_r1(body: bytes, limits: RequestLimits) -> ParsedRequest:
     """Pictures as encoded bytes, under `ref_images` and `images`; a metadata's requirement is taken for a hint."""
-    data = _read(body)
+    data = _read_pickle(body)
     sources, edited, prompts = (_read_list(data, name) for name in ("ref_images", "images", "prompts"))
     metadata = data.get("metadatas") or [{}] * len(prompts)
     _check_same_length(images=edited, ref_images=sources, prompts=prompts, metadatas=list(metadata))
@@ -306,7 +306,7 @@ def _answer_edit_r1(parsed: ParsedRequest, scored: Sequence[EditScore], scorer: 
 
 def _read_root(body: bytes, limits: RequestLimits) -> ParsedRequest:
     """Two trainers send to the root: EditScore's has `input_images`, flow_grpo's `images`."""
-    data = _read(body)
+    data = _read_pickle(body)
     return _read_editscore(data, limits) if "input_images" in data else _read_flow_grpo(data, limits)
 
 

@@ -158,8 +158,8 @@ class _RawImage(_Raw):
         width, height = size
         if not (isinstance(data, (bytes, bytearray)) and 0 < width * height <= MAX_PIXELS and width > 0):
             raise NotData("the pickle holds a PIL image of an impossible size")
-        wanted = (width + 7) // 8 * height if mode == "1" else _PER_PIXEL.get(str(mode), 0) * width * height
-        if len(data) != wanted:
+        expected = (width + 7) // 8 * height if mode == "1" else _PER_PIXEL.get(str(mode), 0) * width * height
+        if len(data) != expected:
             raise NotData("the pickle holds a PIL image whose pixels do not fit its size")
         image = Image.frombytes(str(mode), (width, height), bytes(data))
         if mode == "P" and isinstance(palette, (list, bytes)) and len(palette) <= 1024:
