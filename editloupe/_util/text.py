@@ -47,6 +47,15 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+def shorten_error(error: BaseException, most: int = 120) -> str:
+    r"""Return the beginning of an error's text on one line, or the error's class if it has no text.
+
+    >>> shorten_error(OSError("no\n room")), shorten_error(EOFError())
+    ('no room', 'EOFError')
+    """
+    return one_line(str(error))[:most] or type(error).__name__
+
+
 def for_json(value: Any, indent: int | None = None) -> str:
     r"""Return a value as JSON that reads back equal and is safe to print. Values that JSON cannot hold are marked.
 

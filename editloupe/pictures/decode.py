@@ -17,6 +17,7 @@ from typing import IO
 from PIL import ExifTags, Image, ImageChops, ImageOps, UnidentifiedImageError
 
 from editloupe._util.files import check_file, open_file
+from editloupe._util.text import shorten_error
 from editloupe.pictures.encode import EncodedPicture, EncodingLimits, encode_picture
 from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.pictures.pixels import STRIP_PIXELS, WHITE, ImageError, Pixels, hash_bytes, hash_pixels, to_rgb
@@ -205,7 +206,7 @@ def pixels_of(image: Image.Image, name: str) -> Pixels:
     except ImageError:
         raise
     except Exception as error:  # Pillow's decoders raise many kinds on damaged files
-        raise ImageError(f"{name} is damaged or incomplete ({_one_line(error)})") from None
+        raise ImageError(f"{name} is damaged or incomplete ({shorten_error(error)})") from None
 
 
 def declared_pixels(path: PictureSource) -> int:
@@ -233,9 +234,9 @@ def declared_size(path: Path) -> tuple[int, int]:
     except FileNotFoundError:
         raise ImageError(f"there is no picture at {path}") from None
     except OSError as error:
-        raise ImageError(f"{path} cannot be read: {_one_line(error)}") from None
+        raise ImageError(f"{path} cannot be read: {shorten_error(error)}") from None
     except Exception as error:  # Pillow's decoders raise many kinds on damaged files
-        raise ImageError(f"{path} is a damaged or incomplete picture ({_one_line(error)})") from None
+        raise ImageError(f"{path} is a damaged or incomplete picture ({shorten_error(error)})") from None
     return (height, width) if turned else (width, height)
 
 
@@ -298,7 +299,7 @@ def decode(data: bytes, name: str, lazily: bool = False) -> Picture:
     except UnidentifiedImageError:
         raise ImageError(f"{name} is not a picture this program reads (PNG, JPEG, WebP, TIFF, BMP)") from None
     except Exception as error:  # Pillow's decoders raise many kinds on damaged files
-        raise ImageError(f"{name} is a damaged or incomplete picture ({_one_line(error)})") from None
+        raise ImageError(f"{name} is a damaged or incomplete picture ({shorten_error(error)})") from None
 
 
 def open_layer(path: PictureSource) -> Image.Image:
@@ -313,7 +314,7 @@ def open_layer(path: PictureSource) -> Image.Image:
     except ImageError:
         raise
     except Exception as error:  # Pillow's decoders raise many kinds on damaged files
-        raise ImageError(f"{path} cannot be used as a layer of marks ({_one_line(error)})") from None
+        raise ImageError(f"{path} cannot be used as a layer of marks ({shorten_error(error)})") from None
 
 
 def open_mask(path: PictureSource) -> Image.Image:
@@ -340,7 +341,7 @@ def open_mask(path: PictureSource) -> Image.Image:
     except ImageError:
         raise
     except Exception as error:  # Pillow's decoders raise many kinds on damaged files
-        raise ImageError(f"{name} is a damaged or incomplete picture ({_one_line(error)})") from None
+        raise ImageError(f"{name} is a damaged or incomplete picture ({shorten_error(error)})") from None
 
 
 def _mark_white(pixels: Pixels) -> Image.Image:
@@ -412,7 +413,3 @@ def _upright(image: Image.Image) -> Image.Image:
         return ImageOps.exif_transpose(image) or image
     except (ValueError, SyntaxError, TypeError, KeyError, OSError):
         return image
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__

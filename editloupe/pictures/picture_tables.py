@@ -14,12 +14,12 @@ from typing import Any
 
 from editloupe._util.errors import UserError
 from editloupe._util.files import read_text
+from editloupe._util.text import shorten_error
 from editloupe.pictures.table_cells import (
     PARQUET,
     SUFFIXES,
     TableCell,
     bytes_leaf,
-    one_line,
     open_batches,
     open_parquet,
     picture_leaf,
@@ -197,7 +197,7 @@ def iter_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tupl
     except UserError:
         raise
     except Exception as error:  # damaged pages, dates before the year 1, and other errors while reading
-        raise UserError(f"{path.name}, after row {number}: this cannot be read ({one_line(error)})") from None
+        raise UserError(f"{path.name}, after row {number}: this cannot be read ({shorten_error(error)})") from None
 
 
 def _holds_bytes(kind: Any) -> bool:

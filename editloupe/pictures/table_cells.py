@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 from editloupe._util.errors import UserError
 from editloupe._util.files import NotAFile, check_file, open_file, read_bytes
-from editloupe._util.text import number_of
+from editloupe._util.text import number_of, shorten_error
 
 SUFFIXES = (".parquet", ".arrow")
 PARQUET, ARROW = SUFFIXES
@@ -155,7 +155,7 @@ def open_parquet(file: Path) -> Any:
         _read_names(opened.schema_arrow)
         return opened
     except Exception as error:  # pyarrow raises its own kinds and OSError alike
-        raise UserError(f"{file.name} is not a Parquet file, or not a whole one ({one_line(error)})") from None
+        raise UserError(f"{file.name} is not a Parquet file, or not a whole one ({shorten_error(error)})") from None
 
 
 def open_batches(file: Path) -> tuple[Any, Iterator[Any]]:
@@ -177,7 +177,7 @@ def open_batches(file: Path) -> tuple[Any, Iterator[Any]]:
         _read_names(stream.schema)
         return stream.schema, map(_validate, stream)
     except Exception as error:  # pyarrow raises its own kinds and OSError alike
-        raise UserError(f"{file.name} is not an Arrow file, or not a whole one ({one_line(error)})") from None
+        raise UserError(f"{file.name} is not an Arrow file, or not a whole one ({shorten_error(error)})") from None
 
 
 def _validate(batch: Any) -> Any:
@@ -205,11 +205,6 @@ def _check_head(file: Path) -> bytes:
     if head == _LFS:
         raise UserError(f"{file.name} is a pointer of Git LFS, not the file itself; `git lfs pull` downloads it")
     return head
-
-
-def one_line(error: Exception) -> str:
-    """Return an error's text in one line, cut to 120 characters."""
-    return " ".join(str(error).split())[:120] or type(error).__name__
 
 
 def picture_leaf(kind: Any) -> str | None:
@@ -329,11 +324,11 @@ class _CellReader:
             except OSError as error:
                 if isinstance(error, NotAFile):
                     raise
-                raise _problem(cell, one_line(error)) from None
+                raise _problem(cell, shorten_error(error)) from None
             except StopIteration:
                 raise _problem(cell, "the table ends before this row") from None
             except Exception as error:  # damaged pages, and UserError if the file is not a table
-                raise _problem(cell, one_line(error)) from None
+                raise _problem(cell, shorten_error(error)) from None
 
     def _find(self, column: _Column, row: int) -> tuple[int, Any] | None:
         for key, block in reversed(self._blocks.items()):

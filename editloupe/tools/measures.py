@@ -20,7 +20,7 @@ from editloupe.tools.models.features import (
     FeatureSettings,
     Preparation,
     Vectors,
-    cosine_of_changes,
+    signed_cosine,
 )
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
@@ -178,12 +178,12 @@ def _union_of_masks(inputs: MeasureInputs) -> npt.NDArray[np.bool_]:
 
 def clip_image(inputs: MeasureInputs, encoders: Encoders) -> float:
     """Return the cosine of two pictures by CLIP."""
-    return cosine_of_changes(*encoders.clip_pictures(inputs.pictures))
+    return signed_cosine(*encoders.clip_pictures(inputs.pictures))
 
 
 def clip_text(inputs: MeasureInputs, encoders: Encoders) -> float:
     """Return the cosine of a picture and a text by CLIP."""
-    return cosine_of_changes(encoders.clip_pictures(inputs.pictures)[0], encoders.clip_texts(inputs.texts)[0])
+    return signed_cosine(encoders.clip_pictures(inputs.pictures)[0], encoders.clip_texts(inputs.texts)[0])
 
 
 def clip_direction(inputs: MeasureInputs, encoders: Encoders) -> float | None:
@@ -195,12 +195,12 @@ def clip_direction(inputs: MeasureInputs, encoders: Encoders) -> float | None:
         return None
     before, after = _unit_rows(encoders.clip_pictures(inputs.pictures))
     text_before, text_after = _unit_rows(encoders.clip_texts(inputs.texts))
-    return cosine_of_changes(after - before, text_after - text_before)
+    return signed_cosine(after - before, text_after - text_before)
 
 
 def dino(inputs: MeasureInputs, encoders: Encoders) -> float:
     """Return the cosine of two pictures by DINO."""
-    return cosine_of_changes(*encoders.dino_pictures(inputs.pictures))
+    return signed_cosine(*encoders.dino_pictures(inputs.pictures))
 
 
 def _unit_rows(vectors: Vectors) -> Iterator[Vectors]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import threading
 from collections.abc import Mapping
@@ -15,7 +14,13 @@ from editloupe._util.text import quote_line
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import CachedResult, ToolError, ToolResult, View
-from editloupe.tools.models.weights import CUDA_PROVIDER, find_cuda_device, import_optional, release_memory
+from editloupe.tools.models.weights import (
+    CUDA_PROVIDER,
+    explain_missing_packages,
+    find_cuda_device,
+    import_optional,
+    release_memory,
+)
 from editloupe.tools.parameters import read_box
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
@@ -82,8 +87,8 @@ class ReadText:
 
     def unavailable(self) -> str | None:
         """Return what is missing on this machine, or None."""
-        absent = [name for name in ("rapidocr", "onnxruntime") if importlib.util.find_spec(name) is None]
-        return f"it needs {' and '.join(absent)}: pip install '.[text]'" if absent else None
+        packages = explain_missing_packages("text", "rapidocr", "onnxruntime")
+        return packages and f"it needs {packages}"
 
     def note(self) -> str | None:
         """Return a sentence if the reader cannot use the requested device, else None."""

@@ -122,7 +122,7 @@ def test_without_weights_the_tool_says_what_to_do_and_asks_no_server(
 ) -> None:
     pytest.importorskip("transformers")
     monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("went to the network"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
 
     assert "hf download some/model" in str(DetectObject(ToolSettings(detector="some/model")).unavailable())
     assert "lacks config.json" in str(DetectObject(ToolSettings(detector=str(tmp_path))).unavailable())
@@ -286,7 +286,7 @@ def test_damaged_weights_are_a_sentence_and_not_tried_again(
     assert model.unavailable() is None
     with pytest.raises(ToolError, match="could not be loaded"):
         model.detect(photo, "cup")
-    monkeypatch.setattr(model, "_read_weights", lambda: pytest.fail("tried again"))
+    monkeypatch.setattr(model, "_read_weights", lambda device: pytest.fail("tried again"))
     with pytest.raises(ToolError, match="could not be loaded"):
         model.detect(photo, "cup")
 

@@ -61,7 +61,7 @@ def tiny_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random weights of Real-ESRGAN in the folder of fetched weights, where no others are found."""
     folder = save_ncnn(tmp_path, make_convolutions())
     monkeypatch.setattr(real_esrgan, "find_weights", lambda name: folder)
-    monkeypatch.setattr(real_esrgan, "_is_installed", lambda name: True)
+    monkeypatch.setattr(real_esrgan, "is_installed", lambda name: True)
 
 
 def test_auto_without_a_gpu_is_fast_and_says_what_was_looked_for(

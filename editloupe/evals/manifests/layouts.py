@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.text import number_of, verb
+from editloupe._util.text import number_of, shorten_error, verb
 from editloupe.evals.manifests.columns import (
     Columns,
     Naming,
@@ -38,7 +38,7 @@ from editloupe.evals.manifests.outputs import (
 )
 from editloupe.evals.manifests.readers import DATASET, DatasetObject, read_dataset
 from editloupe.pictures.picture_tables import group_by_split
-from editloupe.pictures.table_cells import SUFFIXES, one_line
+from editloupe.pictures.table_cells import SUFFIXES
 from editloupe.rubrics.paper import LANGUAGES, Benchmark, Paper
 from editloupe.rubrics.protocol import normalize_name
 from editloupe.rubrics.registry import Note, find_paper, find_protocol, make_type_reader, papers
@@ -133,7 +133,7 @@ def _reason(error: Exception) -> str:
         if sentence := kinds.get(kind.__name__):
             return sentence
     status: Any = getattr(getattr(error, "response", None), "status_code", None)
-    return f"the hub answers {status}" if status else one_line(error)
+    return f"the hub answers {status}" if status else shorten_error(error)
 
 
 PLAIN = "editloupe"

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol, TextIO
 
 from editloupe._util.files import open_file, read_text
-from editloupe._util.text import number_of
+from editloupe._util.text import number_of, shorten_error
 from editloupe.pictures.memory import MemoryPicture, PictureSource, read_picture
 from editloupe.pictures.picture_tables import find_tables, iter_rows, table_columns
 from editloupe.pictures.pixels import hash_bytes
@@ -292,10 +292,6 @@ def _open(path: Path) -> Iterator[BinaryIO]:
         raise UserError(f"{path.name} cannot be read: {error.strerror or error}") from None
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__
-
-
 def _kind(value: Any) -> str:
     names = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
@@ -334,7 +330,7 @@ def find_reader(path: Path, with_outputs: bool = False) -> Reader:
         if not path.exists():
             raise UserError(f"there is no manifest at {path}")
     except (OSError, ValueError) as error:  # a name too long, links in a circle, a NUL
-        raise UserError(f"there is no manifest at {path} ({_one_line(error)})") from None
+        raise UserError(f"there is no manifest at {path} ({shorten_error(error)})") from None
     if path.suffix.lower() in SUFFIXES:
         return read_table
     if reader := READERS.get(path.suffix.lower()):

@@ -6,28 +6,28 @@
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.util
 import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Protocol
 
+from editloupe._util.text import shorten_error
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.geometry import Size, iou, round_outwards, share_inside
 from editloupe.tools.models.batching import Batcher
 from editloupe.tools.models.weights import (
     explain_missing_device,
+    explain_missing_packages,
     explain_missing_weights,
     import_optional,
+    load_pretrained,
     locate_weights,
     pick_device,
-    torch_dtype,
-    without_progress_bars,
 )
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
@@ -197,8 +197,8 @@ class TiledDetector(ABC):
         """Run one forward pass, each picture with its own phrase. Called by one thread at a time."""
 
     @abstractmethod
-    def _read_weights(self) -> tuple[Any, Any, str]:
-        """Return model, processor and device."""
+    def _read_weights(self, device: str) -> tuple[Any, Any]:
+        """Return model and processor."""
 
     @property
     def tile_levels(self) -> tuple[int, ...] | None:
@@ -247,9 +247,11 @@ class TiledDetector(ABC):
             if missing := explain_missing_device(device):
                 self._failure = f"the device {device} cannot be used: {missing}"
             else:
-                self._loaded = self._read_weights()
+                if device == "cpu" and self._settings.threads:
+                    import_optional("torch").set_num_threads(self._settings.threads)
+                self._loaded = (*self._read_weights(device), device)
         except Exception as error:  # a damaged folder, no connection, a torch and torchvision that do not fit
-            self._failure = f"its weights could not be loaded ({' '.join(str(error).split())[:200]})"
+            self._failure = f"its weights could not be loaded ({shorten_error(error, 200)})"
             raise ToolError(f"detect_object is not available: {self._failure}.") from error
         if self._loaded is None:
             raise ToolError(f"detect_object is not available: {self._failure}.")
@@ -264,24 +266,19 @@ class GroundingDino(TiledDetector):
         """Return what is missing, or None."""
         if self._failure:
             return self._failure
-        absent = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
-        if absent:
-            return f"it needs {' and '.join(absent)}: pip install '.[detect]'"
-        where = self._settings.detector
-        if Path(where).expanduser().is_dir():
-            return _missing_in_folder(Path(where).expanduser())
-        missing = None if self._settings.detector_download else explain_missing_weights(where, *WEIGHTS)
+        if packages := explain_missing_packages("detect", "torch", "transformers"):
+            return f"it needs {packages}"
+        folder = Path(self._settings.detector).expanduser()
+        if folder.is_dir():
+            return _missing_in_folder(folder)
+        if self._settings.detector_download:
+            return None
+        missing = explain_missing_weights(self._settings.detector, *WEIGHTS)
         return missing and f"{missing}, or name a folder that holds them (--detector)"
 
     def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Detection]]:
-        model, processor, device = self._load()
-        texts = [format_prompt(phrase) for phrase in phrases]
-        inputs = processor(images=list(pictures), text=texts, return_tensors="pt", padding=True)
-        inputs = inputs.to(device)
-        inputs["pixel_values"] = inputs["pixel_values"].to(model.dtype)
-        with import_optional("torch").inference_mode():
-            outputs = model(**inputs)
-        outputs.logits, outputs.pred_boxes = outputs.logits.float(), outputs.pred_boxes.float()
+        _, processor, _ = self._load()
+        inputs, outputs = self._run(pictures, [format_prompt(phrase) for phrase in phrases], padding=True)
         results = processor.post_process_grounded_object_detection(
             outputs,
             inputs["input_ids"],
@@ -289,21 +286,31 @@ class GroundingDino(TiledDetector):
             text_threshold=self._settings.text_threshold,
             target_sizes=[p.shape[:2] for p in pictures],
         )
-        return [_read_detections(result, _size(p)) for result, p in zip(results, pictures, strict=True)]
+        # If nothing is found, transformers returns no boxes but one empty label.
+        labels = [result.get("text_labels") or result["labels"] for result in results]
+        return [
+            read_detections(result["boxes"].tolist(), result["scores"].tolist(), map(_clean_label, names), _size(p))
+            for result, names, p in zip(results, labels, pictures, strict=True)
+        ]
 
-    def _read_weights(self) -> tuple[Any, Any, str]:
-        transformers = import_optional("transformers")
+    def _run(self, pictures: Sequence[Pixels], texts: Sequence[Any], padding: bool | str) -> tuple[Any, Any]:
+        """Return the inputs and outputs of the model for pictures with a text each, or with a list of phrases each."""
+        model, processor, device = self._load()
+        inputs = processor(images=list(pictures), text=texts, return_tensors="pt", padding=padding).to(device)
+        inputs["pixel_values"] = inputs["pixel_values"].to(model.dtype)
+        with import_optional("torch").inference_mode():
+            outputs = model(**inputs)
+        outputs.logits, outputs.pred_boxes = outputs.logits.float(), outputs.pred_boxes.float()
+        return inputs, outputs
+
+    def _read_weights(self, device: str) -> tuple[Any, Any]:
         where, local = locate_weights(self._settings.detector, self._settings.detector_download)
-        device = pick_device(self._settings.device)
-        if device == "cpu" and self._settings.threads:
-            import_optional("torch").set_num_threads(self._settings.threads)
-        with without_progress_bars(transformers):
-            # Without a backend, transformers would choose by whether torchvision is installed, which changes scores.
-            processor = transformers.AutoProcessor.from_pretrained(where, local_files_only=local, backend="pil")
-            model = transformers.AutoModelForZeroShotObjectDetection.from_pretrained(
-                where, local_files_only=local, dtype=torch_dtype(self._settings.precision)
-            )
-        return model.to(device).eval(), processor, device
+        # Without a backend, transformers would choose by whether torchvision is installed, which changes scores.
+        processor = import_optional("transformers").AutoProcessor.from_pretrained(
+            where, local_files_only=local, backend="pil"
+        )
+        auto_class, precision = "AutoModelForZeroShotObjectDetection", self._settings.precision
+        return load_pretrained(auto_class, where, local, device, precision), processor
 
 
 def format_prompt(phrase: str) -> str:
@@ -324,18 +331,26 @@ def _list_views(pixels: Pixels, levels: tuple[int, ...]) -> list[Box]:
     return [Box(x1=0, y1=0, x2=width, y2=height), *cut_tiles((width, height), levels)]
 
 
-def _read_detections(result: Any, size: Size) -> list[Detection]:
-    # If nothing is found, transformers returns no boxes but one empty label, so count the boxes.
-    labels = result.get("text_labels") or result["labels"]
-    detections = []
-    for numbers, score, label in zip(result["boxes"].tolist(), result["scores"].tolist(), labels, strict=False):
-        x1, y1, x2, y2 = numbers
-        if x2 <= x1 or y2 <= y1:
-            continue
-        box: Box | None = round_outwards(numbers).clamped(*size)
-        if box is not None:
-            detections.append(Detection(box, float(score), SPECIAL.sub("", str(label)).strip(" .")))
-    return detections
+def read_detections(
+    boxes: Sequence[Sequence[float]], scores: Sequence[float], labels: Iterable[str], size: Size
+) -> list[Detection]:
+    """Return a network's boxes as detections. Boxes without area or outside the picture are dropped.
+
+    Args:
+        boxes: Four coordinates per box, in pixels of the picture.
+        scores: A score per box.
+        labels: A label per box; further ones are ignored.
+        size: Width and height of the picture.
+    """
+    return [
+        Detection(box, score, label)
+        for numbers, score, label in zip(boxes, scores, labels, strict=False)
+        if numbers[2] > numbers[0] and numbers[3] > numbers[1] and (box := round_outwards(numbers).clamped(*size))
+    ]
+
+
+def _clean_label(label: object) -> str:
+    return SPECIAL.sub("", str(label)).strip(" .")
 
 
 def _missing_in_folder(folder: Path) -> str | None:
@@ -380,7 +395,7 @@ class WholePictureFinder(GroundingDino):
     """
 
     def __init__(self, settings: ToolSettings, floor: float) -> None:
-        super().__init__(dataclasses.replace(settings, box_threshold=floor, tile_levels=()))
+        super().__init__(replace(settings, box_threshold=floor, tile_levels=()))
         self.fingerprint = self._settings.digest("detector", "precision", "box_threshold", "text_threshold")
 
     def unavailable(self) -> str | None:
@@ -400,25 +415,14 @@ class WholePictureFinder(GroundingDino):
         return [sorted(result, key=lambda detection: -detection.score) for result in self.queue.process(searches)]
 
     def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Detection]]:
-        model, processor, device = self._load()
+        model, processor, _ = self._load()
         if model.config.model_type not in OWL:
             return super()._batch(pictures, phrases)
-        texts = [[phrase] for phrase in phrases]
-        inputs = processor(images=list(pictures), text=texts, return_tensors="pt", padding="max_length").to(device)
-        inputs["pixel_values"] = inputs["pixel_values"].to(model.dtype)
-        with import_optional("torch").inference_mode():
-            outputs = model(**inputs)
-        outputs.logits, outputs.pred_boxes = outputs.logits.float(), outputs.pred_boxes.float()
+        _, outputs = self._run(pictures, [[phrase] for phrase in phrases], padding="max_length")
         results = processor.post_process_grounded_object_detection(
             outputs, threshold=self._settings.box_threshold, target_sizes=[p.shape[:2] for p in pictures]
         )
-        detections: list[list[Detection]] = []
-        for picture, phrase, result in zip(pictures, phrases, results, strict=True):
-            size = (picture.shape[1], picture.shape[0])
-            boxes = [
-                (round_outwards(numbers).clamped(*size), score)
-                for numbers, score in zip(result["boxes"].tolist(), result["scores"].tolist(), strict=True)
-                if numbers[2] > numbers[0] and numbers[3] > numbers[1]
-            ]
-            detections.append([Detection(box, float(score), phrase) for box, score in boxes if box])
-        return detections
+        return [
+            read_detections(result["boxes"].tolist(), result["scores"].tolist(), repeat(phrase), _size(p))
+            for result, phrase, p in zip(results, phrases, pictures, strict=True)
+        ]

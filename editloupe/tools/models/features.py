@@ -6,7 +6,6 @@ which this project does not install. Size, mean and standard deviation come from
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -20,17 +19,18 @@ from PIL import Image
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
-from editloupe.tools.drawing import resize
+from editloupe.tools.drawing import crop, resize
 from editloupe.tools.models.weights import (
     explain_missing_device,
+    explain_missing_packages,
     explain_missing_weights,
     import_optional,
+    load_pretrained,
     locate_weights,
     pick_device,
-    torch_dtype,
-    without_progress_bars,
 )
 from editloupe.tools.result_cache import key
+from editloupe.tools.settings import CLIP
 from editloupe.types import Box
 
 DINO_V3 = "facebook/dinov3-vitb16-pretrain-lvd1689m"
@@ -134,9 +134,8 @@ class DinoFeatures:
 
     def unavailable(self) -> str | None:
         """Return what is missing, or None. Looks at the disk of this machine only."""
-        absent = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
-        if absent:
-            return f"the features need {' and '.join(absent)}: pip install '.[detect]'"
+        if packages := explain_missing_packages("detect", "torch", "transformers"):
+            return f"the features need {packages}"
         folder = Path(self._settings.model).expanduser()
         if folder.is_dir():
             missing = [name for name in ("config.json", CONFIG) if not (folder / name).is_file()]
@@ -145,7 +144,7 @@ class DinoFeatures:
 
     def embed(self, pictures: Sequence[Pixels], preparation: Preparation | None = None) -> Vectors:
         """Return the pooled feature per picture, in batches. Without a preparation, pictures are resized to a square."""
-        return self._in_batches(_squares(pictures, preparation), lambda out, loaded: out.pooler_output)
+        return self._in_batches(_squares(pictures, preparation), lambda out, loaded: _pooled(out))
 
     def class_tokens(self, pictures: Sequence[Pixels], preparation: Preparation) -> Vectors:
         """Return the last feature of every picture's class token, which the first DINO models have instead of a pooled one."""
@@ -169,8 +168,11 @@ class DinoFeatures:
         ready = np.stack([prepare_picture(p, loaded.size, loaded.mean, loaded.deviation) for p in pictures])
         values = torch.from_numpy(ready).to(loaded.device, loaded.model.dtype)
         with torch.inference_mode():
-            out = loaded.model(pixel_values=values)
-        return np.asarray(pick(out, loaded).float().cpu().numpy(), np.float64)
+            return _to_vectors(pick(self._run(loaded.model, values), loaded))
+
+    def _run(self, model: Any, values: Any) -> Any:
+        """Return the output of the model for prepared pictures."""
+        return model(pixel_values=values)
 
     def _load(self) -> LoadedModel:
         if self._loaded is None:
@@ -184,15 +186,12 @@ class DinoFeatures:
                 raise ToolError(f"The device {device} cannot be used: {missing}.")
             kind = transformers.AutoConfig.from_pretrained(where, local_files_only=local).model_type
             parts = {} if self._pooled or kind != "vit" else {"add_pooling_layer": False}
-            with without_progress_bars(transformers):
-                model = transformers.AutoModel.from_pretrained(
-                    where, local_files_only=local, dtype=torch_dtype(self._settings.precision), **parts
-                )
+            model = load_pretrained("AutoModel", where, local, device, self._settings.precision, **parts)
             config = transformers.utils.cached_file(where, CONFIG, local_files_only=local)
             facts = json.loads(Path(config).read_text("utf-8"))
             size = read_input_side(facts)
             mean, deviation = (np.asarray(facts[name], np.float64) for name in ("image_mean", "image_std"))
-            self._loaded = LoadedModel(model.to(device).eval(), device, (size, size), mean, deviation)
+            self._loaded = LoadedModel(model, device, (size, size), mean, deviation)
             self.loads += 1
         return self._loaded
 
@@ -240,8 +239,7 @@ def cosine(a: Vectors, b: Vectors) -> float:
     >>> cosine(np.array([1.0, 0.0]), np.array([3.0, 0.0]))
     1.0
     """
-    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return max(0.0, min(1.0, float(a @ b) / scale)) if scale else 0.0
+    return max(0.0, signed_cosine(a, b))
 
 
 def l1_similarity(a: Pixels, b: Pixels, mask: Masks | None = None) -> float:
@@ -266,9 +264,8 @@ class Similarity:
 
 def compare_regions(base: Pixels, other: Pixels, boxes: Sequence[Box], features: Features | None) -> list[Similarity]:
     """Compare the same boxes, in pixels of the base picture, in both pictures."""
-    there = resize(other, (base.shape[1], base.shape[0]))
-    left = [np.ascontiguousarray(base[b.y1 : b.y2, b.x1 : b.x2]) for b in boxes]
-    right = [np.ascontiguousarray(there[b.y1 : b.y2, b.x1 : b.x2]) for b in boxes]
+    resized = resize(other, (base.shape[1], base.shape[0]))
+    left, right = [crop(base, box) for box in boxes], [crop(resized, box) for box in boxes]
     vectors = features.embed([*left, *right]) if features and boxes else None
     similarities = []
     for i, (a, b) in enumerate(zip(left, right, strict=True)):
@@ -279,12 +276,12 @@ def compare_regions(base: Pixels, other: Pixels, boxes: Sequence[Box], features:
 
 def black_out(pixels: Pixels, boxes: Sequence[Box]) -> tuple[Pixels, Masks]:
     """Return the picture with these boxes painted black, and the mask of the remaining pixels."""
-    left = np.ones(pixels.shape[:2], np.bool_)
+    mask = np.ones(pixels.shape[:2], np.bool_)
     for box in boxes:
-        left[box.y1 : box.y2, box.x1 : box.x2] = False
+        mask[box.y1 : box.y2, box.x1 : box.x2] = False
     painted = pixels.copy()
-    painted[~left] = 0
-    return painted, left
+    painted[~mask] = 0
+    return painted, mask
 
 
 def share_of_cells(mask: Masks, rows: int, columns: int) -> Vectors:
@@ -336,9 +333,9 @@ def compare_backgrounds(
         The similarity, or None if the boxes cover everything. It has no value by features if no patch has enough
         background.
     """
-    there = resize(other, (base.shape[1], base.shape[0]))
+    resized = resize(other, (base.shape[1], base.shape[0]))
     left, mask = black_out(base, boxes)
-    right, _ = black_out(there, boxes)
+    right, _ = black_out(resized, boxes)
     if not mask.any():
         return None
     alike = None
@@ -346,19 +343,17 @@ def compare_backgrounds(
         vectors = features.embed([left, right])
         alike = cosine(vectors[0], vectors[1])
     elif features is not None:
-        grids = features.patches([base, there])
+        grids = features.patches([base, resized])
         weights = share_of_cells(mask, *grids.shape[1:3])
         weights = np.where(weights >= least_share - 1e-9, weights, 0.0)  # shares of pixels are not exact in binary
         alike = cosine(pool_vectors(grids[0], weights), pool_vectors(grids[1], weights)) if weights.any() else None
     return Similarity(alike, l1_similarity(left, right, mask))
 
 
-CLIP = "openai/clip-vit-base-patch32"
-"""The paper does not state the weights it used."""
-
-
 class ClipEncoder(DinoFeatures):
     """A CLIP model for directional similarity. Its weights are loaded at the first picture or text.
+
+    The default is ViT-B/32; EdiVal-Agent does not state which weights it used.
 
     The difference of two picture embeddings is compared with that of two text embeddings, each normalised first (Gal et
     al., StyleGAN-NADA, 2022).
@@ -378,42 +373,38 @@ class ClipEncoder(DinoFeatures):
             tokens = self._tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt").to(loaded.device)
             with import_optional("torch").inference_mode():
                 out = loaded.model.get_text_features(**tokens)
-        return _vectors(out)
+        return _to_vectors(_pooled(out))
 
     def direction(self, before: Pixels, after: Pixels, text_before: str, text_after: str) -> float:
         """Return the cosine of both changes, −1 to 1; 0 if the picture or the text did not change."""
         before_vector, after_vector = _unit(self.embed([before, after]))
         left, right = _unit(self.embed_texts([text_before, text_after]))
-        return cosine_of_changes(after_vector - before_vector, right - left)
+        return signed_cosine(after_vector - before_vector, right - left)
 
-    def _batch(
-        self, loaded: LoadedModel, pictures: Sequence[Pixels], pick: Callable[[Any, LoadedModel], Any]
-    ) -> Vectors:
-        torch = import_optional("torch")
-        ready = np.stack([prepare_picture(p, loaded.size, loaded.mean, loaded.deviation) for p in pictures])
-        with torch.inference_mode():
-            values = torch.from_numpy(ready).to(loaded.device, loaded.model.dtype)
-            return _vectors(loaded.model.get_image_features(pixel_values=values))
+    def _run(self, model: Any, values: Any) -> Any:
+        return model.get_image_features(pixel_values=values)
 
     def _open_tokenizer(self) -> Any:
         where, local = locate_weights(self._settings.model, self._settings.download)
         return import_optional("transformers").AutoTokenizer.from_pretrained(where, local_files_only=local)
 
 
-def cosine_of_changes(pictures: Vectors, texts: Vectors) -> float:
-    """Return the cosine of two differences, or 0 if one of them is zero.
+def signed_cosine(a: Vectors, b: Vectors) -> float:
+    """Return the cosine of two vectors, −1 to 1, or 0 if one of them is zero.
 
-    >>> cosine_of_changes(np.array([0.0, 2.0]), np.array([0.0, -1.0]))
+    >>> signed_cosine(np.array([0.0, 2.0]), np.array([0.0, -1.0]))
     -1.0
     """
-    scale = float(np.linalg.norm(pictures) * np.linalg.norm(texts))
-    return max(-1.0, min(1.0, float(pictures @ texts) / scale)) if scale else 0.0
+    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return max(-1.0, min(1.0, float(a @ b) / scale)) if scale else 0.0
 
 
-def _vectors(out: Any) -> Vectors:
-    tensor = getattr(
-        out, "pooler_output", out
-    )  # a record of outputs or the tensor itself, by the version of transformers
+def _pooled(out: Any) -> Any:
+    """Return the pooled feature of an output. Some versions of transformers return CLIP's feature itself."""
+    return getattr(out, "pooler_output", out)
+
+
+def _to_vectors(tensor: Any) -> Vectors:
     return np.asarray(tensor.float().cpu().numpy(), np.float64)
 
 

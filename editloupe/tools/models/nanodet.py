@@ -6,10 +6,10 @@ The weights are a TensorFlow.js graph, which is run operation by operation. Nano
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,14 @@ from editloupe._util.text import quote_line
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.drawing import resize
-from editloupe.tools.geometry import round_outwards
-from editloupe.tools.models.detectors import Detection, TiledDetector
-from editloupe.tools.models.weights import WeightsMissing, find_weights, import_optional, pick_device, torch_dtype
+from editloupe.tools.models.detectors import Detection, TiledDetector, read_detections
+from editloupe.tools.models.weights import (
+    WeightsMissing,
+    explain_missing_packages,
+    find_weights,
+    import_optional,
+    torch_dtype,
+)
 
 NANODET = "nanodet"
 """The name of the detector in settings, and of its weights."""
@@ -88,8 +93,8 @@ class NanoDet(TiledDetector):
         """Return what is missing, or None."""
         if self._failure:
             return self._failure
-        if importlib.util.find_spec("torch") is None:
-            return "it needs torch: pip install '.[detect]'"
+        if packages := explain_missing_packages("detect", "torch"):
+            return f"it needs {packages}"
         try:
             find_weights(NANODET)
         except WeightsMissing as error:
@@ -117,17 +122,11 @@ class NanoDet(TiledDetector):
             own = scores[index, :, CLASSES.index(phrase)]
             chosen = (own >= self._settings.box_threshold).nonzero()[0]
             scaled = boxes[index, chosen] * np.array([width, height, width, height]) / SIDE
-            rounded = [round_outwards(numbers).clamped(width, height) for numbers in scaled.tolist()]
-            detections.append(
-                [Detection(box, score, phrase) for box, score in zip(rounded, own[chosen].tolist(), strict=True) if box]
-            )
+            detections.append(read_detections(scaled.tolist(), own[chosen].tolist(), repeat(phrase), (width, height)))
         return detections
 
-    def _read_weights(self) -> tuple[Any, Any, str]:
-        device = pick_device(self._settings.device)
-        if device == "cpu" and self._settings.threads:
-            import_optional("torch").set_num_threads(self._settings.threads)
-        return TfjsGraph(find_weights(NANODET), device, torch_dtype(self._settings.precision)), None, device
+    def _read_weights(self, device: str) -> tuple[Any, Any]:
+        return TfjsGraph(find_weights(NANODET), device, torch_dtype(self._settings.precision)), None
 
 
 def decode(outputs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:

@@ -6,7 +6,6 @@ Both read the same weights, so their results differ by rounding only.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import sys
@@ -21,6 +20,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from editloupe._util.text import shorten_error
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.models.batching import Batcher
@@ -31,6 +31,7 @@ from editloupe.tools.models.weights import (
     explain_missing_device,
     find_weights,
     import_optional,
+    is_installed,
     may_have_gpu,
     pick_device,
     torch_dtype,
@@ -127,9 +128,9 @@ def choose_engine(file: Path, device: str = "auto", precision: EnhancerPrecision
         raise ToolError(
             f"the device {device} cannot be used for Real-ESRGAN: {reason}; use auto, cpu, cuda:N, mps or vulkan:N"
         )
-    if file.suffix == ".param" and _is_installed("ncnn") and precision != "float16":
+    if file.suffix == ".param" and is_installed("ncnn") and precision != "float16":
         return EngineChoice("ncnn", "cpu", "float32")
-    if _is_installed("torch"):
+    if is_installed("torch"):
         return EngineChoice("torch", "cpu", precision or "float32")
     if file.suffix == ".param" and precision != "float16":
         raise ToolError("Real-ESRGAN needs ncnn or torch: pip install '.[enhance]' for ncnn")
@@ -164,13 +165,13 @@ def _find_gpu(file: Path, device: str) -> tuple[tuple[EngineName, str] | None, s
 
 
 def _find_torch_gpu(device: str) -> tuple[str | None, str]:
-    if not _is_installed("torch"):
+    if not is_installed("torch"):
         return None, "torch is not installed"
     try:
         torch, picked = import_optional("torch"), pick_device(device)
         problem = explain_missing_device(picked)
     except (ImportError, OSError, RuntimeError) as error:  # a broken installation
-        return None, f"torch refuses it ({' '.join(str(error).split())[:200]})"
+        return None, f"torch refuses it ({shorten_error(error, 200)})"
     if problem is not None:
         return None, problem
     if picked == "cpu":
@@ -179,7 +180,7 @@ def _find_torch_gpu(device: str) -> tuple[str | None, str]:
 
 
 def _find_vulkan_gpu(file: Path, device: str) -> tuple[str | None, str]:
-    if not _is_installed("ncnn"):
+    if not is_installed("ncnn"):
         return None, "ncnn is not installed"
     if file.suffix != ".param":
         return None, f"ncnn cannot read {file.name}"
@@ -191,10 +192,6 @@ def _find_vulkan_gpu(file: Path, device: str) -> tuple[str | None, str]:
     if index.isdigit() and int(index) < len(devices):
         return f"vulkan:{index}", ""
     return None, f"ncnn finds {len(devices) or 'no'} Vulkan device{'s' if len(devices) > 1 else ''}"
-
-
-def _is_installed(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from editloupe._util.text import shorten_error
 from editloupe.tools.models.weights import import_optional
 
 SLOPE = 0.2
@@ -53,7 +54,7 @@ def read_convolutions(file: Path) -> list[Convolution]:
     except WeightsError:
         raise
     except Exception as error:  # each format has its own errors on a damaged file
-        raise WeightsError(f"{file.name} cannot be read ({' '.join(str(error).split())[:200]})") from error
+        raise WeightsError(f"{file.name} cannot be read ({shorten_error(error, 200)})") from error
     _check_shapes([(weight.shape, bias.shape) for weight, bias in convolutions], file)
     numbers = file.with_suffix(".bin") if file.suffix == ".param" else file
     if not all(np.isfinite(array).all() for convolution in convolutions for array in convolution):

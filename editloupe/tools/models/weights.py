@@ -11,8 +11,7 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict
 
 from editloupe._util.files import read_text
+from editloupe._util.text import shorten_error
 from editloupe.types import UserError
 
 FOLDER_VARIABLE = "EDITLOUPE_WEIGHTS"
@@ -185,23 +185,25 @@ def _find_installed(source: WeightsSource, model: ModelWeights) -> Path | None:
 
 
 def _find_in_hub_cache(source: WeightsSource, model: ModelWeights) -> Path | None:
-    """Return the snapshot in the hub's cache: the pinned revision, or else the one that its branch `main` points to."""
-    if source.hub is None:
-        return None
-    folder = _hub_cache() / f"models--{source.hub.replace('/', '--')}"
+    snapshots = _list_snapshots(source.hub, source.revision) if source.hub else []
+    return next((snapshot for snapshot in snapshots if find_gap(model, snapshot) is None), None)
+
+
+def _list_snapshots(model_id: str, revision: str | None = None) -> list[Path]:
+    """Return where the hub's cache has a model: at a revision, and at the one that its branch `main` points to."""
+    folder = _hub_cache() / f"models--{model_id.replace('/', '--')}"
     try:
         main = read_text(folder / "refs" / "main").strip()
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):  # missing, not UTF-8, or not the form of a model id
         main = None
-    revisions = (source.revision, main)
-    snapshots = (folder / "snapshots" / revision for revision in revisions if revision)
-    return next((snapshot for snapshot in snapshots if find_gap(model, snapshot) is None), None)
+    return [folder / "snapshots" / name for name in (revision, main) if name]
 
 
 def _hub_cache() -> Path:
     """Return the hub's cache folder, by the variables that huggingface_hub reads."""
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")).expanduser()
+    folder = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
+    return Path(os.path.expandvars(folder)).expanduser()
 
 
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/dri")
@@ -220,15 +222,26 @@ def import_optional(name: str) -> Any:
     return importlib.import_module(name)
 
 
+def is_installed(package: str) -> bool:
+    """Return whether a package is installed. The package is not imported."""
+    return importlib.util.find_spec(package) is not None
+
+
+def explain_missing_packages(extra: str, *packages: str) -> str | None:
+    """Return which of these packages are missing and how to install them, or None if all are installed."""
+    missing = [package for package in packages if not is_installed(package)]
+    return f"{' and '.join(missing)}: pip install '.[{extra}]'" if missing else None
+
+
 def may_have_gpu() -> bool:
     """Return False if this machine surely has no GPU, so that torch need not be loaded to find out."""
     return sys.platform != "linux" or any(Path(device).exists() for device in GPU_DEVICES)
 
 
-def pick_device(wanted: str) -> str:
-    """Return `wanted`, or for `auto` the best device of this machine."""
-    if wanted != "auto":
-        return wanted
+def pick_device(setting: str) -> str:
+    """Return the device of a setting: for `auto`, the best one of this machine."""
+    if setting != "auto":
+        return setting
     if not may_have_gpu():
         return "cpu"
     torch = import_optional("torch")
@@ -241,20 +254,17 @@ def explain_missing_device(device: str) -> str | None:
     """Return why torch cannot use a device of `pick_device` on this machine, or None if it can."""
     torch = import_optional("torch")
     try:
-        wanted = torch.device(device)
-    except RuntimeError as error:
-        return f"torch refuses it ({' '.join(str(error).split())[:200]})"
-    if wanted.type == "cuda":
+        parsed = torch.device(device)
+        if parsed.type not in ("cpu", "cuda", "mps"):
+            torch.empty(0, device=parsed)
+    except (RuntimeError, NotImplementedError, AssertionError) as error:
+        return f"torch refuses it ({shorten_error(error, 200)})"
+    if parsed.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (wanted.index or 0) >= count:
+        if (parsed.index or 0) >= count:
             return f"torch {torch.__version__} finds {count or 'no'} CUDA device{'s' if count > 1 else ''}"
-    elif wanted.type == "mps":
-        return None if torch.backends.mps.is_available() else f"torch {torch.__version__} finds no MPS device"
-    elif wanted.type != "cpu":
-        try:
-            torch.empty(0, device=wanted)
-        except (RuntimeError, NotImplementedError, AssertionError) as error:
-            return f"torch refuses it ({' '.join(str(error).split())[:200]})"
+    if parsed.type == "mps" and not torch.backends.mps.is_available():
+        return f"torch {torch.__version__} finds no MPS device"
     return None
 
 
@@ -280,8 +290,7 @@ def release_memory() -> None:
 
 def torch_dtype(precision: str) -> Any:
     """Return the torch dtype of a precision setting."""
-    torch = import_optional("torch")
-    return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}[precision]
+    return getattr(import_optional("torch"), precision)
 
 
 def locate_weights(model: str, download: bool) -> tuple[str, bool]:
@@ -307,8 +316,9 @@ def explain_missing_weights(model_id: str, *files: str) -> str | None:
         model_id: A model id of the hub.
         files: The files of which one is enough, for models that are not in the table of weights.
     """
-    if is_in_hub_cache(model_id, "config.json") and any(is_in_hub_cache(model_id, file) for file in files):
-        return None
+    for snapshot in _list_snapshots(model_id):
+        if (snapshot / "config.json").is_file() and any((snapshot / file).is_file() for file in files):
+            return None
     try:
         find_weights(model_id)
     except WeightsMissing as missing:
@@ -318,29 +328,26 @@ def explain_missing_weights(model_id: str, *files: str) -> str | None:
     return None
 
 
-def is_in_hub_cache(model_id: str, file: str) -> bool:
-    """Return whether the hub's cache on this disk holds a file of a model. Does not use the network."""
-    if importlib.util.find_spec("huggingface_hub") is None:
-        return False
-    # Without a folder for the model, the whole package need not be loaded.
-    cache = Path(import_optional("huggingface_hub.constants").HF_HUB_CACHE)
-    if not (cache / f"models--{model_id.replace('/', '--')}").is_dir():
-        return False
-    hub = import_optional("huggingface_hub")
-    try:
-        return isinstance(hub.try_to_load_from_cache(model_id, file), str)
-    except hub.errors.HFValidationError:  # not the form of a model id
-        return False
+def load_pretrained(auto_class: str, where: str, local: bool, device: str, precision: str, **options: Any) -> Any:
+    """Load a model with transformers on a device. No progress bar is shown for it; a download still shows its own.
 
-
-@contextmanager
-def without_progress_bars(transformers: Any) -> Iterator[None]:
-    """Hide the progress bars of loading weights; a download still shows its own."""
+    Args:
+        auto_class: The class of transformers that reads the weights, such as `AutoModel`.
+        where: A folder or model id of `locate_weights`.
+        local: Whether the network must not be used.
+        device: A device of `pick_device`.
+        precision: The number format.
+        options: Further arguments of `from_pretrained`.
+    """
+    transformers = import_optional("transformers")
     log = transformers.utils.logging
     enabled = log.is_progress_bar_enabled()
     log.disable_progress_bar()
     try:
-        yield
+        model = getattr(transformers, auto_class).from_pretrained(
+            where, local_files_only=local, dtype=torch_dtype(precision), **options
+        )
     finally:
         if enabled:
             log.enable_progress_bar()
+    return model.to(device).eval()

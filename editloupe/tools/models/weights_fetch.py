@@ -8,7 +8,6 @@ downloaded ones.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
@@ -28,13 +27,14 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from editloupe._util.files import make_folder, read_text, write_text
-from editloupe._util.text import one_line
+from editloupe._util.text import one_line, shorten_error
 from editloupe.tools.models.weights import (
     ModelWeights,
     WeightsMissing,
     WeightsSource,
     find_weights,
     get_weights,
+    is_installed,
 )
 from editloupe.types import UserError
 
@@ -251,8 +251,7 @@ def _download_file(
             if total not in (None, done):
                 raise _SourceFailed(f"the download from {host} ended after {done} of {total} bytes")
     except (httpx.HTTPError, UnicodeError) as error:  # a UnicodeError is a host's name that is too long
-        reason = one_line(str(error)) or type(error).__name__
-        raise _SourceFailed(f"the download from {host} failed: {reason}") from error
+        raise _SourceFailed(f"the download from {host} failed: {shorten_error(error, 200)}") from error
 
 
 def _unpack(archive: Path, inside: str, model: ModelWeights, missing: list[str]) -> None:
@@ -282,7 +281,7 @@ def _read_archive(archive: Path, inside: str, names: list[str]) -> Generator[tup
                         data = source.read(CHUNK)
                         yield name, data
     except Exception as error:  # the decompressors raise many kinds on damaged archives
-        reason = one_line(str(error)) or type(error).__name__
+        reason = shorten_error(error, 200)
         raise _SourceFailed(f"the archive with {names[0]} is damaged or another one: {reason}") from error
 
 
@@ -367,7 +366,7 @@ def _run_pip(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _pip_has_an_index() -> bool:
     """Return whether pip is installed and set to another index than PyPI, which is then used."""
-    return importlib.util.find_spec("pip") is not None and bool(PIP_INDEX.search(_run_pip("config", "list").stdout))
+    return is_installed("pip") and bool(PIP_INDEX.search(_run_pip("config", "list").stdout))
 
 
 def _download_with_pip(source: WeightsSource, folder: Path) -> Path:

@@ -19,7 +19,7 @@ from editloupe.tools.models.features import (
     compare_backgrounds,
     compare_regions,
     cosine,
-    cosine_of_changes,
+    signed_cosine,
     l1_similarity,
     pool_vectors,
     prepare_picture,
@@ -259,7 +259,7 @@ def test_painting_out_leaves_the_original_alone() -> None:
     ],
 )
 def test_the_direction_is_the_cosine_of_both_changes(pictures: list[float], texts: list[float], value: float) -> None:
-    assert cosine_of_changes(np.array(pictures), np.array(texts)) == pytest.approx(value)
+    assert signed_cosine(np.array(pictures), np.array(texts)) == pytest.approx(value)
 
 
 @pytest.fixture(scope="module")

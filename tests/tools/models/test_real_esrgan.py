@@ -51,7 +51,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         packages: tuple[str, ...] = ("torch", "ncnn"), cuda: int = 0, vulkan: tuple[VulkanDevice, ...] = ()
     ) -> None:
         torch = pytest.importorskip("torch")
-        monkeypatch.setattr(real_esrgan, "_is_installed", lambda name: name in packages)
+        monkeypatch.setattr(real_esrgan, "is_installed", lambda name: name in packages)
         monkeypatch.setattr(real_esrgan, "may_have_gpu", lambda: True)
         monkeypatch.setattr("editloupe.tools.models.weights.may_have_gpu", lambda: True)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
