@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from editloupe._util.text import quote_line
+from editloupe._util.text import number_of, quote_line
 from editloupe.pictures.decode import Picture
 from editloupe.tools import drawing
 from editloupe.tools.contract import CachedResult, ToolError, ToolPicture, ToolResult, View
@@ -82,10 +82,11 @@ class DetectObject:
                 f"{quote_line(view.instruction)}."
             )
         note = ""
-        if self._settings.detector == NANODET and (known := find_class(phrase)) != phrase.lower():
-            note = f" The detector looked for {quote_line(known)} and did not use other words."
-        named = key(self.name, self.version, picture.sha, phrase.lower(), self.resolve_settings().digest(*DEPENDS_ON))
-        cached = view.memory.get(named, lambda: self._search(picture, phrase))
+        if self._settings.detector == NANODET and (coco_class := find_class(phrase)) != phrase.lower():
+            note = f" The detector looked for {quote_line(coco_class)} and did not use other words."
+        digest = self.resolve_settings().digest(*DEPENDS_ON)
+        result_key = key(self.name, self.version, picture.sha, phrase.lower(), digest)
+        cached = view.memory.get(result_key, lambda: self._search(picture, phrase))
         data = {"picture": name, "phrase": phrase, "objects": cached.data["objects"]}
         objects = cached.data["objects"][:MAX_LISTED]
         if not objects:
@@ -96,9 +97,8 @@ class DetectObject:
             for i, o in enumerate(objects, 1)
         )
         count = len(cached.data["objects"])
-        boxes_found = "1 box" if count == 1 else f"{count} boxes"
-        boxes_found += f", the best {MAX_LISTED} of them" if count > MAX_LISTED else ""
-        text = f"{quote_line(phrase)} in {name}: {boxes_found}. {listed}.{note}"
+        cut = f", the best {MAX_LISTED} of them" if count > MAX_LISTED else ""
+        text = f"{quote_line(phrase)} in {name}: {number_of(count, 'box', 'boxes')}{cut}. {listed}.{note}"
         boxes = [Box.model_validate(o["box"]) for o in objects]
         marks = [f"{i}: {o['confidence']:.2f}" for i, o in enumerate(objects, 1)]
         # Drawn each time: a drawing is as large as the picture, and cheaper to make than to cache.

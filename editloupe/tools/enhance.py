@@ -59,15 +59,13 @@ class Enhancer:
         if not self.backend.costly:
             return EnhancedCrops(tuple(self.backend.upscale(p, factor) for p in pictures), factor, note)
         cache = memory or NoResultCache()
-        with ThreadPoolExecutor(
-            len(pictures)
-        ) as together:  # crops that are not in the cache share passes of the network
-            enlarged = tuple(together.map(lambda p: self._enlarge(p, factor, cache), pictures))
+        with ThreadPoolExecutor(len(pictures)) as threads:  # so that the crops share passes of the network
+            enlarged = tuple(threads.map(lambda p: self._enlarge(p, factor, cache), pictures))
         return EnhancedCrops(enlarged, factor, note)
 
     def _enlarge(self, pixels: Pixels, factor: float, memory: ResultCache) -> Pixels:
-        named = key("enhance", hash_pixels(pixels), self.fingerprint, f"{factor:.6f}")
-        return memory.get(named, lambda: CachedResult({}, (self.backend.upscale(pixels, factor),))).pictures[0]
+        result_key = key("enhance", hash_pixels(pixels), self.fingerprint, f"{factor:.6f}")
+        return memory.get(result_key, lambda: CachedResult({}, (self.backend.upscale(pixels, factor),))).pictures[0]
 
 
 def build_enhancer(settings: ToolSettings) -> tuple[Enhancer, str | None]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import cv2
 import numpy as np
 
-from editloupe._util.text import quote_line
+from editloupe._util.text import number_of, quote_line
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
@@ -94,10 +94,7 @@ class LocalizeDifferences:
         second_name, second = view.picture(parameters.get("comparison_image_2"))
         if first_name == second_name:
             raise ToolError(f"{first_name} was to be compared with itself; name two different pictures.")
-        reader = self._reader(view.instruction)
-        reads = f"{reader.version}, places {READING}" if reader else None
-        named = key(self.name, self.version, first.sha, second.sha, self._max_regions, reads)
-        cached = view.memory.get(named, lambda: self._compare(first, second, reader))
+        cached = self._find_or_compare(first, second, view)
         pairs = zip(cached.pictures[::2], cached.pictures[1::2], strict=True)
         crops = [self._enhancer.enhance(pair, view.memory) for pair in pairs]
         data = {
@@ -107,17 +104,21 @@ class LocalizeDifferences:
             **cached.data,
             "enlarged": [pair.factor for pair in crops],
         }
-        text, captions = self._sentence_and_captions(data, view)
+        text, captions = self._describe(data, view)
         sides = [drawing.join_side_by_side(*pair.pictures) for pair in crops]
         if self._overview and data["crops"]:
             sides.append(_draw_overview(first, data))
             captions.append(f"Overview of {first_name}: the boxes are numbered as the differences")
         return ToolResult(text, tuple(ToolPicture(p, c) for p, c in zip(sides, captions, strict=True)), data)
 
-    def _reader(self, instruction: str) -> ReadText | None:
-        """Return the text reader if an edit with this instruction needs it."""
-        usable = self.reader is not None and self.reader.useful(instruction) and self.reader.unavailable() is None
-        return self.reader if usable else None
+    def _find_or_compare(self, first: Picture, second: Picture, view: View) -> CachedResult:
+        """Return the comparison from the cache, or compare."""
+        reader = self.reader
+        if reader and not (reader.useful(view.instruction) and reader.unavailable() is None):
+            reader = None
+        reads = f"{reader.version}, places {READING}" if reader else None
+        result_key = key(self.name, self.version, first.sha, second.sha, self._max_regions, reads)
+        return view.memory.get(result_key, lambda: self._compare(first, second, reader))
 
     def _compare(self, first: Picture, second: Picture, reader: ReadText | None) -> CachedResult:
         """Return the facts, and the two sides of every crop in turn."""
@@ -135,7 +136,7 @@ class LocalizeDifferences:
             data["texts"] = list(compared.texts)
         return CachedResult(data, compared.sides)
 
-    def _sentence_and_captions(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
+    def _describe(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
         """Return the sentence and a caption per picture, in the model's coordinates."""
         first, second = data["first"], data["second"]
         change = GlobalChange(**data["global_change"]).sentence(second)
@@ -154,11 +155,10 @@ class LocalizeDifferences:
         listed = "; ".join(
             f"{i}. {box}, significance {value:.2f}" for i, (box, value) in enumerate(places[:MAX_LISTED], 1)
         )
-        shown_count = len(data["crops"])
         share = max(0.1, 100 * data["changed_share"])
         text = (
-            f"About {share:.1f} % of {first} differs, in {_count(len(places), 'place')} "
-            f"({'all shown' if shown_count == len(places) else f'the first {shown_count} shown'}; left {first}, right {second}). "
+            f"About {share:.1f} % of {first} differs, in {number_of(len(places), 'place')} "
+            f"({_say_shown(data, len(places))}). "
             f"Places in {first}: {listed}{'; …' if len(places) > MAX_LISTED else ''}. "
             f"{_text_words(data.get('texts', []))}{change} {self._treatment(data['enlarged'])}"
         )
@@ -206,8 +206,11 @@ def _to_json(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _say_shown(data: Mapping[str, Any], count: int) -> str:
+    """Say how many of the places are shown, and which picture is on which side."""
+    crops = len(data["crops"])
+    shown = "all shown" if crops == count else f"the first {crops} shown"
+    return f"{shown}; left {data['first']}, right {data['second']}"
 
 
 class LocalizePixelDifferences(LocalizeDifferences):
@@ -227,32 +230,22 @@ class LocalizePixelDifferences(LocalizeDifferences):
         super().__init__(enhancer, max_regions)
         self._threshold = threshold
 
-    def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
-        """Compare two pictures and describe the differences in the model's coordinates."""
-        first_name, first = view.picture(parameters.get("comparison_image_1"))
-        second_name, second = view.picture(parameters.get("comparison_image_2"))
-        if first_name == second_name:
-            raise ToolError(f"{first_name} was to be compared with itself; name two different pictures.")
-        named = key(self.name, self.version, first.sha, second.sha, self._max_regions, self._threshold)
-        cached = view.memory.get(named, lambda: self._find_places(first, second))
-        pairs = zip(cached.pictures[::2], cached.pictures[1::2], strict=True)
-        crops = [self._enhancer.enhance(pair, view.memory) for pair in pairs]
-        data = {"first": first_name, "second": second_name, "identical": first.sha == second.sha, **cached.data}
-        data["enlarged"] = [pair.factor for pair in crops]
-        text, captions = self._describe(data, view)
-        sides = (drawing.join_side_by_side(*pair.pictures) for pair in crops)
-        return ToolResult(text, tuple(ToolPicture(p, c) for p, c in zip(sides, captions, strict=True)), data)
+    def _find_or_compare(self, first: Picture, second: Picture, view: View) -> CachedResult:
+        result_key = key(self.name, self.version, first.sha, second.sha, self._max_regions, self._threshold)
+        return view.memory.get(result_key, lambda: self._find_places(first, second))
 
     def _find_places(self, first: Picture, second: Picture) -> CachedResult:
-        same = second.pixels if second.size == first.size else drawing.resize(second.pixels, first.size)
-        places, count, share = find_differing_places(first.pixels, same, self._threshold)
+        resized = drawing.resize(second.pixels, first.size)
+        places, count, share = find_differing_places(first.pixels, resized, self._threshold)
         boxes = [
             geometry.add_context(Box.model_validate(region["box"]), CROP_CONTEXT, SMALLEST_CROP, first.size)
             for region in places[: self._max_regions]
         ]
         data = {"size": list(first.size), "regions": places, "places": count, "changed_share": share}
         data |= {"whole_scene": False, "crops": [list(box) for box in boxes]}
-        return CachedResult(data, tuple(drawing.crop(pixels, box) for box in boxes for pixels in (first.pixels, same)))
+        return CachedResult(
+            data, tuple(drawing.crop(pixels, box) for box in boxes for pixels in (first.pixels, resized))
+        )
 
     def _describe(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
         first, second = data["first"], data["second"]
@@ -262,11 +255,9 @@ class LocalizePixelDifferences(LocalizeDifferences):
         say = view.frame(first).say
         places = [say(Box.model_validate(region["box"])) for region in data["regions"]]
         listed = "; ".join(f"{number}. {region}" for number, region in enumerate(places[:MAX_LISTED], 1))
-        shown_count, count = len(data["crops"]), data["places"]
-        where = "1 place" if count == 1 else f"{count} places"
+        count = data["places"]
         text = (
-            f"Compared strictly pixel by pixel, {second} differs in {where} "
-            f"({'all shown' if shown_count == count else f'the first {shown_count} shown'}; left {first}, right {second}). "
+            f"Compared strictly pixel by pixel, {second} differs in {number_of(count, 'place')} ({_say_shown(data, count)}). "
             f"Places in {first}: {listed}{'; …' if count > MAX_LISTED else ''}. Among them may be differences that nobody sees; "
             f"go by those that are plain. {self._treatment(data['enlarged'])}"
         )

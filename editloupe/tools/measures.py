@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from editloupe._util.text import number_of
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import ImageError, Pixels
 from editloupe.tools.contract import CachedResult, ResultCache, ToolError
@@ -53,8 +54,8 @@ class MeasureInputs:
         pictures, texts = len(self.pictures), len(self.texts)
         if not measure.pictures <= pictures <= (measure.most_pictures or measure.pictures) or texts != measure.texts:
             raise ToolError(
-                f"The measure {name} takes {measure.takes}, and the rubric names {_count(pictures, 'picture')} and "
-                f"{_count(texts, 'text')}."
+                f"The measure {name} takes {measure.takes}, and the rubric names {number_of(pictures, 'picture')} and "
+                f"{number_of(texts, 'text')}."
             )
 
 
@@ -83,12 +84,8 @@ class Measure:
     @property
     def takes(self) -> str:
         """The number of pictures and texts in words."""
-        pictures = f"{self.pictures} or more pictures" if self.most_pictures else _count(self.pictures, "picture")
-        return f"{pictures} and {_count(self.texts, 'text')}" if self.texts else pictures
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+        pictures = f"{self.pictures} or more pictures" if self.most_pictures else number_of(self.pictures, "picture")
+        return f"{pictures} and {number_of(self.texts, 'text')}" if self.texts else pictures
 
 
 class Encoders:
@@ -113,7 +110,7 @@ class Encoders:
 
     def clip_pictures(self, pictures: Sequence[Picture]) -> Vectors:
         """Return the CLIP vector of each picture."""
-        return np.stack([self._encode(self._clip.fingerprint, self._embed_by_clip, picture) for picture in pictures])
+        return self._encode(pictures, self._clip.fingerprint, lambda pixels: self._clip.embed([pixels], CLIP_INPUT))
 
     def clip_texts(self, texts: Sequence[str]) -> Vectors:
         """Return the CLIP vector of each text."""
@@ -122,19 +119,18 @@ class Encoders:
     def dino_pictures(self, pictures: Sequence[Picture]) -> Vectors:
         """Return the DINO vector of each picture, that of its class token."""
         model = f"{self._dino.fingerprint} class token"
-        return np.stack([self._encode(model, self._embed_by_dino, picture) for picture in pictures])
+        return self._encode(pictures, model, lambda pixels: self._dino.class_tokens([pixels], DINO_INPUT))
 
-    def _embed_by_clip(self, pixels: Pixels) -> Vectors:
-        return self._clip.embed([pixels], CLIP_INPUT)
+    def _encode(self, pictures: Sequence[Picture], model: str, embed: Callable[[Pixels], Vectors]) -> Vectors:
+        """Return the vector of each picture, from the cache or by `embed`, which takes the pixels of one."""
 
-    def _embed_by_dino(self, pixels: Pixels) -> Vectors:
-        return self._dino.class_tokens([pixels], DINO_INPUT)
+        def find_or_compute(picture: Picture) -> Any:
+            def compute() -> CachedResult:
+                return CachedResult({"vector": embed(picture.pixels)[0].tolist()})
 
-    def _encode(self, model: str, embed: Callable[[Pixels], Vectors], picture: Picture) -> Vectors:
-        def compute() -> CachedResult:
-            return CachedResult({"vector": embed(picture.pixels)[0].tolist()})
+            return self._memory.get(key("measure", model, picture.sha), compute).data["vector"]
 
-        return np.asarray(self._memory.get(key("measure", model, picture.sha), compute).data["vector"], np.float64)
+        return np.array([find_or_compute(picture) for picture in pictures], np.float64)
 
 
 def resize_bicubic(pixels: Pixels, size: tuple[int, int]) -> Pixels:
@@ -158,12 +154,11 @@ def mean_square(inputs: MeasureInputs, encoders: Encoders) -> float:
 
 def change_outside(inputs: MeasureInputs, encoders: Encoders) -> float | None:
     """Return the mean absolute difference outside the masks, which are black where nothing was to change."""
-    left = ~_union_of_masks(inputs)
-    difference = np.abs(inputs.pixel_differences())[left]
+    difference = np.abs(inputs.pixel_differences())[~_join_masks(inputs)]
     return float(difference.sum(dtype=np.int64)) / (255 * difference.size) if difference.size else None
 
 
-def _union_of_masks(inputs: MeasureInputs) -> npt.NDArray[np.bool_]:
+def _join_masks(inputs: MeasureInputs) -> npt.NDArray[np.bool_]:
     width, height = inputs.pictures[1].size
     union = np.zeros((height, width), np.bool_)
     for name, mask in zip(inputs.names[2:], inputs.pictures[2:], strict=True):

@@ -119,9 +119,9 @@ class ReadText:
         if parameters.get("bbox_2d") is not None:
             requested = read_box(parameters["bbox_2d"], name, frame)
             box = geometry.grow_box(requested, (SMALLEST, SMALLEST), picture.size)
-        named = key(self.name, self.version, picture.sha, list(box))
+        result_key = key(self.name, self.version, picture.sha, list(box))
         cached = view.memory.get(
-            named, lambda: CachedResult({"lines": self.read_lines(drawing.crop(picture.pixels, box), box)})
+            result_key, lambda: CachedResult({"lines": self.read_lines(drawing.crop(picture.pixels, box), box)})
         )
         lines = cached.data["lines"]
         data = {"picture": name, "box": list(box), "lines": lines}
@@ -298,9 +298,9 @@ def _place(corners: NDArray[np.float32], at: Box) -> Box | None:
 def join_lines_through(lines: list[dict[str, Any]], box: Box) -> dict[str, Any] | None:
     """Return the text of the lines through a box, in reading order, and the lowest confidence among them.
 
-    >>> here = {"text": "OPEN", "box": [0, 0, 40, 10], "confidence": 0.9}
-    >>> there = {"text": "EXIT", "box": [0, 80, 40, 90], "confidence": 1.0}
-    >>> join_lines_through([here, there], Box(x1=20, y1=2, x2=30, y2=8))
+    >>> sign = {"text": "OPEN", "box": [0, 0, 40, 10], "confidence": 0.9}
+    >>> door = {"text": "EXIT", "box": [0, 80, 40, 90], "confidence": 1.0}
+    >>> join_lines_through([sign, door], Box(x1=20, y1=2, x2=30, y2=8))
     {'text': 'OPEN', 'confidence': 0.9}
     """
     through = [line for line in lines if geometry.overlap_area(Box.model_validate(line["box"]), box)]

@@ -62,6 +62,12 @@ class BuiltIn:
     """Settings that enter the facts only if they are not the default, so that runs made before they existed continue."""
 
 
+def _build_localizer(settings: ToolSettings, enhancer: Enhancer) -> Tool:
+    if settings.comparison == "pixels":
+        return LocalizePixelDifferences(enhancer, settings.max_regions, settings.pixel_threshold)
+    return LocalizeDifferences(enhancer, settings.max_regions, settings.overview)
+
+
 BUILT_IN: tuple[BuiltIn, ...] = (
     BuiltIn(
         "zoom_in_image",
@@ -73,7 +79,7 @@ BUILT_IN: tuple[BuiltIn, ...] = (
     BuiltIn(
         "localize_differences",
         "where two pictures differ beyond what re-rendering changes, as side-by-side crops",
-        lambda settings, enhancer: _build_localizer(settings, enhancer),
+        _build_localizer,
         enlarges=True,
         depends_on=("max_regions", "overview", "read_text", "comparison", "pixel_threshold"),
         also_depends_on=("pictures",),
@@ -93,12 +99,6 @@ BUILT_IN: tuple[BuiltIn, ...] = (
         also_depends_on=("pictures",),
     ),
 )
-
-
-def _build_localizer(settings: ToolSettings, enhancer: Enhancer) -> Tool:
-    if settings.comparison == "pixels":
-        return LocalizePixelDifferences(enhancer, settings.max_regions, settings.pixel_threshold)
-    return LocalizeDifferences(enhancer, settings.max_regions, settings.overview)
 
 
 class Toolbox:

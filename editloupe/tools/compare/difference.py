@@ -26,6 +26,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe._util.text import number_of
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
@@ -192,8 +193,7 @@ class PictureComparison:
             summary = "No local difference stands out from the noise."
         else:
             share = f"{100 * self.changed_share:.1f}" if self.changed_share >= 0.001 else "less than 0.1"
-            places = "1 place" if len(self.regions) == 1 else f"{len(self.regions)} places"
-            summary = f"About {share} % of the picture differs, in {places}."
+            summary = f"About {share} % of the picture differs, in {number_of(len(self.regions), 'place')}."
         return f"{summary} {self.global_change.sentence(subject)}"
 
 

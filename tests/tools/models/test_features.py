@@ -19,11 +19,11 @@ from editloupe.tools.models.features import (
     compare_backgrounds,
     compare_regions,
     cosine,
-    signed_cosine,
     l1_similarity,
     pool_vectors,
     prepare_picture,
     share_of_cells,
+    signed_cosine,
 )
 from editloupe.types import Box
 from tests.drawn_pictures import textured
