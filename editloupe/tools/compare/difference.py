@@ -26,7 +26,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe._util.text import number_of
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
@@ -184,17 +183,6 @@ class PictureComparison:
     global_change: GlobalChange
     alignment: Alignment | None = field(default=None, compare=False, repr=False)
     """For showing both sides of a region without registering the pictures again."""
-
-    def sentence(self, subject: str = "the second image") -> str:
-        """Describe how much differs and which global change was removed."""
-        if self.whole_scene:
-            return f"The whole scene differs: {subject} is not a local edit of the other one."
-        if not self.regions:
-            summary = "No local difference stands out from the noise."
-        else:
-            share = f"{100 * self.changed_share:.1f}" if self.changed_share >= 0.001 else "less than 0.1"
-            summary = f"About {share} % of the picture differs, in {number_of(len(self.regions), 'place')}."
-        return f"{summary} {self.global_change.sentence(subject)}"
 
 
 def find_regions(first: Pixels, second: Pixels) -> list[Region]:

@@ -123,9 +123,8 @@ def get_weights(name: str) -> ModelWeights:
 
 def weights_folder() -> Path:
     """Return the folder of all weights: EDITLOUPE_WEIGHTS, or `editloupe/weights` in the user's cache folder."""
-    named = os.environ.get(FOLDER_VARIABLE)
-    if named:
-        return Path(named).expanduser()
+    if folder := os.environ.get(FOLDER_VARIABLE):
+        return Path(folder).expanduser()
     cache_folder = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache_folder).expanduser() / "editloupe" / "weights"
 

@@ -220,10 +220,11 @@ def _download_file(
     except (ValueError, httpx.InvalidURL):
         raise _SourceFailed("the address that is set for it is not valid") from None
     have = part.stat().st_size if part.exists() else 0
-    wanted = {**headers, "Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
+    range_header = {"Range": f"bytes={have}-"} if have else {}
+    all_headers = {**headers, **range_header, "Accept-Encoding": "identity"}
     timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
     try:
-        with httpx.stream("GET", url, headers=wanted, timeout=timeout, follow_redirects=True) as reply:
+        with httpx.stream("GET", url, headers=all_headers, timeout=timeout, follow_redirects=True) as reply:
             in_range = RANGE_TOTAL.search(reply.headers.get("Content-Range", ""))
             total = int(in_range[1]) if in_range else None
             if have and reply.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -344,8 +345,8 @@ def _describe(source: WeightsSource) -> str:
         return f"{HUB}/{source.hub}/tree/{source.revision}"
     if source.npm:
         return f"the folder {source.inside} of the npm package {source.npm}"
-    place = f"the folder {source.inside} of " if source.inside else ""
-    return f"{place}{source.url or source.pypi}"
+    folder = f"the folder {source.inside} of " if source.inside else ""
+    return f"{folder}{source.url or source.pypi}"
 
 
 def _npm_address(package: str) -> str:

@@ -12,8 +12,6 @@ from skimage import data
 
 from editloupe.tools.compare.difference import (
     GlobalChange,
-    PictureComparison,
-    Region,
     align,
     compare,
     find_boxes,
@@ -117,9 +115,7 @@ def test_identical_pictures_have_no_regions(name: str) -> None:
     assert result.regions == ()
     assert result.changed_share == 0.0
     assert not result.whole_scene
-    assert result.sentence() == (
-        "No local difference stands out from the noise. The second image has no global change."
-    )
+    assert result.global_change.sentence() == "The second image has no global change."
 
 
 @pytest.mark.long
@@ -260,7 +256,6 @@ def test_another_picture_is_a_changed_scene_and_not_a_list_of_regions(name: str,
     assert result.whole_scene
     assert [region.box for region in result.regions] == [(0, 0, picture.shape[1], picture.shape[0])]
     assert result.changed_share > 0.3
-    assert result.sentence("the edited image").startswith("The whole scene differs: the edited image")
 
 
 @pytest.mark.long
@@ -291,10 +286,6 @@ def test_the_sentence_names_what_was_removed() -> None:
     assert change.sentence("the edited image") == "The edited image is 4 % brighter and shifted by 1.3 px."
     change = GlobalChange(scale=(1.02, 1.02), brightness=-0.05, saturation=0.1, sharpness=0.8)
     assert change.sentence() == ("The second image is 5 % darker, 10 % more saturated, softer and enlarged by 2.0 %.")
-    region = Region((0, 0, 10, 10), 0.5, 80, (0.0, 0.0, 0.0))
-    assert PictureComparison((region, region), 0.0312, False, GlobalChange()).sentence() == (
-        "About 3.1 % of the picture differs, in 2 places. The second image has no global change."
-    )
 
 
 @pytest.mark.long
