@@ -197,28 +197,21 @@ def _check_here(source: MemoryPicture) -> None:
 
 def pixels_of(image: Image.Image, name: str) -> Pixels:
     """Return the pixels of an open image, by the same rules as for files."""
-    try:
+    with _explain_damage(name, "is damaged or incomplete"):
         _check_size(image, name)
         _check_still(image, name)
         _check_single_page(image, name)
         image.load()
         return to_rgb(_upright(image))
-    except ImageError:
-        raise
-    except Exception as error:  # Pillow's decoders raise many kinds on damaged files
-        raise ImageError(f"{name} is damaged or incomplete ({shorten_error(error)})") from None
 
 
 def declared_pixels(path: PictureSource) -> int:
     """Return the number of pixels in a picture's header; 0 if opening the picture will fail."""
     try:
-        if isinstance(path, MemoryPicture):
-            if path.pixels is not None:
-                return int(path.pixels.shape[0] * path.pixels.shape[1])
-            with _header(io.BytesIO(path.data or b"")) as image:
-                pixels = image.width * image.height
-            return pixels if pixels <= MAX_PIXELS else 0
-        with _open_head(path) as file, _header(file) as image:
+        if isinstance(path, MemoryPicture) and path.pixels is not None:
+            return int(path.pixels.shape[0] * path.pixels.shape[1])
+        head = io.BytesIO(path.data or b"") if isinstance(path, MemoryPicture) else _open_head(path)
+        with head as file, _header(file) as image:
             pixels = image.width * image.height
     except Exception:  # Pillow's decoders raise many kinds on damaged files
         return 0
@@ -227,16 +220,11 @@ def declared_pixels(path: PictureSource) -> int:
 
 def declared_size(path: Path) -> tuple[int, int]:
     """Return width and height of the upright picture from its file's header. Raise ImageError if it has none."""
-    try:
-        with _open_head(path) as file, _header(file) as image:
-            width, height = image.size
-            turned = _orientation(image) in (5, 6, 7, 8)
-    except FileNotFoundError:
-        raise ImageError(f"there is no picture at {path}") from None
-    except OSError as error:
-        raise ImageError(f"{path} cannot be read: {shorten_error(error)}") from None
-    except Exception as error:  # Pillow's decoders raise many kinds on damaged files
-        raise ImageError(f"{path} is a damaged or incomplete picture ({shorten_error(error)})") from None
+    with _explain_missing(path):
+        head = _open_head(path)
+    with _explain_damage(str(path)), head as file, _header(file) as image:
+        width, height = image.size
+        turned = _orientation(image) in (5, 6, 7, 8)
     return (height, width) if turned else (width, height)
 
 
@@ -258,14 +246,44 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with _explain_missing(path):
         return read_picture_bytes(path, MAX_FILE_BYTES)
+
+
+def _read_source(source: PictureSource) -> tuple[bytes, str]:
+    """Return the bytes of a picture and its name for errors. One in memory must have come as bytes."""
+    if isinstance(source, MemoryPicture):
+        _check_here(source)
+        return source.data or b"", source.label
+    return _read(source), str(source)
+
+
+@contextmanager
+def _explain_missing(path: Path) -> Iterator[None]:
+    """Raise ImageError if opening or reading a file fails in the block."""
+    try:
+        yield
     except FileNotFoundError:
         raise ImageError(f"there is no picture at {path}") from None
     except IsADirectoryError:
         raise ImageError(f"{path} is a folder, not a picture") from None
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+@contextmanager
+def _explain_damage(name: str, damage: str = "is a damaged or incomplete picture") -> Iterator[None]:
+    """Raise ImageError if Pillow fails in the block. Its decoders raise many kinds of errors on damaged files."""
+    try:
+        yield
+    except ImageError:
+        raise
+    except Image.DecompressionBombError:
+        raise ImageError(f"{name} is larger than the limit of {MAX_PIXELS // 10**6} megapixels") from None
+    except UnidentifiedImageError:
+        raise ImageError(f"{name} is not a picture this program reads (PNG, JPEG, WebP, TIFF, BMP)") from None
+    except Exception as error:
+        raise ImageError(f"{name} {damage} ({shorten_error(error)})") from None
 
 
 def decode(data: bytes, name: str, lazily: bool = False) -> Picture:
@@ -280,41 +298,30 @@ def decode(data: bytes, name: str, lazily: bool = False) -> Picture:
     Raises:
         ImageError: If the picture is damaged, too large or of an unknown format.
     """
-    try:
-        with _open_checked(data, name) as image, _LARGE if image.width * image.height > STRIP_PIXELS else nullcontext():
-            size = image.size
-            if lazily and image.format == "JPEG" and image.mode == "RGB" and _orientation(image) == 1:
-                image.draft("RGB", (1, 1))
-                image.load()
-                return Picture(hash_bytes(data), None, (SENT_AS_IS["JPEG"], data), size)
+    with (
+        _explain_damage(name),
+        _open_checked(data, name) as image,
+        _LARGE if image.width * image.height > STRIP_PIXELS else nullcontext(),
+    ):
+        size = image.size
+        if lazily and image.format == "JPEG" and image.mode == "RGB" and _orientation(image) == 1:
+            image.draft("RGB", (1, 1))
             image.load()
-            upright = _upright(image)
-            as_is = upright is image and image.mode == "RGB" and image.format in SENT_AS_IS
-            file = (SENT_AS_IS[str(image.format)], data) if as_is and not image.has_transparency_data else None
-            return Picture(hash_bytes(data), to_rgb(upright), file)
-    except ImageError:
-        raise
-    except Image.DecompressionBombError:
-        raise ImageError(f"{name} is larger than the limit of {MAX_PIXELS // 10**6} megapixels") from None
-    except UnidentifiedImageError:
-        raise ImageError(f"{name} is not a picture this program reads (PNG, JPEG, WebP, TIFF, BMP)") from None
-    except Exception as error:  # Pillow's decoders raise many kinds on damaged files
-        raise ImageError(f"{name} is a damaged or incomplete picture ({shorten_error(error)})") from None
+            return Picture(hash_bytes(data), None, (SENT_AS_IS["JPEG"], data), size)
+        image.load()
+        upright = _upright(image)
+        as_is = upright is image and image.mode == "RGB" and image.format in SENT_AS_IS
+        file = (SENT_AS_IS[str(image.format)], data) if as_is and not image.has_transparency_data else None
+        return Picture(hash_bytes(data), to_rgb(upright), file)
 
 
 def open_layer(path: PictureSource) -> Image.Image:
     """Open a picture as RGBA, for its transparency, by the same rules as any other."""
-    if isinstance(path, MemoryPicture) and (path.pixels is not None or not path.has_content or path.problem):
-        _check_here(path)
+    if isinstance(path, MemoryPicture) and path.pixels is not None:
         raise ImageError("a layer of marks passed as pixels has lost its transparency; pass the bytes of its file")
-    try:
-        data, name = (path.data or b"", path.label) if isinstance(path, MemoryPicture) else (_read(path), str(path))
-        with _open_checked(data, name) as image:
-            return image.convert("RGBA")
-    except ImageError:
-        raise
-    except Exception as error:  # Pillow's decoders raise many kinds on damaged files
-        raise ImageError(f"{path} cannot be used as a layer of marks ({shorten_error(error)})") from None
+    data, name = _read_source(path)
+    with _explain_damage(name, "cannot be used as a layer of marks"), _open_checked(data, name) as image:
+        return image.convert("RGBA")
 
 
 def open_mask(path: PictureSource) -> Image.Image:
@@ -326,22 +333,17 @@ def open_mask(path: PictureSource) -> Image.Image:
     Raises:
         ImageError: If it cannot be opened as a picture.
     """
-    if isinstance(path, MemoryPicture) and (path.pixels is not None or not path.has_content or path.problem):
-        return _mark_white(open_picture(path).pixels)
-    data, name = (path.data or b"", path.label) if isinstance(path, MemoryPicture) else (_read(path), str(path))
-    try:
-        with _open_checked(data, name) as image:
-            image.load()
-            upright = _upright(image)
-            if upright.has_transparency_data:
-                alpha = upright.convert("RGBA").getchannel("A")
-                if alpha.getextrema()[0] != 255:
-                    return alpha.point([255] * 128 + [0] * 128)
-            return _mark_white(to_rgb(upright))
-    except ImageError:
-        raise
-    except Exception as error:  # Pillow's decoders raise many kinds on damaged files
-        raise ImageError(f"{name} is a damaged or incomplete picture ({shorten_error(error)})") from None
+    if isinstance(path, MemoryPicture) and path.pixels is not None:
+        return _mark_white(path.pixels)
+    data, name = _read_source(path)
+    with _explain_damage(name), _open_checked(data, name) as image:
+        image.load()
+        upright = _upright(image)
+        if upright.has_transparency_data:
+            alpha = upright.convert("RGBA").getchannel("A")
+            if alpha.getextrema()[0] != 255:
+                return alpha.point([255] * 128 + [0] * 128)
+        return _mark_white(to_rgb(upright))
 
 
 def _mark_white(pixels: Pixels) -> Image.Image:

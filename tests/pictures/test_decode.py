@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.pictures.decode import Album, open_picture
+from editloupe.pictures.decode import Album, declared_size, open_layer, open_mask, open_picture
 from editloupe.pictures.encode import EncodingLimits
 from editloupe.pictures.pixels import ImageError
 from tests.drawn_pictures import huge_png, save, textured
@@ -76,6 +77,17 @@ def test_a_truncated_file_is_told_in_one_sentence(tmp_path: Path, ending: str) -
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(ImageError, match=r"damaged or incomplete|not a picture"):
         open_picture(path)
+
+
+@pytest.mark.parametrize("read", [open_picture, open_layer, open_mask, declared_size])
+def test_every_reader_says_alike_what_is_wrong_with_a_file(read: Callable[[Path], object], tmp_path: Path) -> None:
+    """Pillow's own sentence on an unknown format has the address of an object and differs from run to run."""
+    path = tmp_path / "a.png"
+    with pytest.raises(ImageError, match="there is no picture at"):
+        read(path)
+    path.write_bytes(b"no picture at all")
+    with pytest.raises(ImageError, match=r"is not a picture this program reads \(PNG, JPEG, WebP, TIFF, BMP\)$"):
+        read(path)
 
 
 def test_missing_files_and_folders_are_told(tmp_path: Path) -> None:
