@@ -60,7 +60,7 @@ class CellGrid:
         """Return all cells, row by row."""
         return [(row, column) for row in range(self.rows) for column in range(self.columns)]
 
-    def drawn(
+    def draw(
         self,
         texts: Sequence[Sequence[str]] | None = None,
         fills: dict[Cell, Colour] | None = None,
@@ -86,9 +86,9 @@ def pixels_of(image: Image.Image) -> Pixels:
 def mask_of(pixels: Pixels, colour: Colour) -> Mask:
     """Return a mask of the pixels with the hue of a saturated colour."""
     hue, saturation, value = _hsv(pixels.reshape(-1, 3).astype(np.float32))
-    wanted = _hsv(np.array([colour], np.float32))[0][0]
-    apart = np.abs((hue - wanted + 180) % 360 - 180)
-    return np.asarray((apart <= HUE) & (saturation > 0.3) & (value > 90)).reshape(pixels.shape[:2])
+    hue_of_colour = _hsv(np.array([colour], np.float32))[0][0]
+    distance = np.abs((hue - hue_of_colour + 180) % 360 - 180)
+    return np.asarray((distance <= HUE) & (saturation > 0.3) & (value > 90)).reshape(pixels.shape[:2])
 
 
 def share_of(mask: Mask) -> float:
@@ -153,18 +153,17 @@ def _crosses(grid: CellGrid, mask: Mask, a: Cell, b: Cell) -> bool:
     return True
 
 
-def as_path(links: set[frozenset[Cell]], start: Cell, end: Cell) -> list[Cell] | None:
+def trace_path(links: set[frozenset[Cell]], start: Cell, end: Cell) -> list[Cell] | None:
     """Return the cells from start to end if the links form exactly one simple path between them, else None."""
     neighbours: dict[Cell, list[Cell]] = {}
     for link in links:
         a, b = tuple(link)
         neighbours.setdefault(a, []).append(b)
         neighbours.setdefault(b, []).append(a)
-    path, seen = [start], {start}
+    path = [start]
     while path[-1] != end:
-        ahead = [cell for cell in neighbours.get(path[-1], []) if cell not in seen]
+        ahead = [cell for cell in neighbours.get(path[-1], []) if cell not in path]
         if len(ahead) != 1:
             return None
-        path.append(ahead[0])
-        seen.add(ahead[0])
+        path += ahead
     return path if len(links) == len(path) - 1 else None

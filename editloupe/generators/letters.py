@@ -221,8 +221,8 @@ def _make_puzzle(
         task=name,
         instruction_en=english,
         instruction_cn=chinese,
-        picture=pixels_of(layout.drawn(grid, fills)),
-        answer=pixels_of(layout.drawn(grid, dict.fromkeys(path, YELLOW))),
+        picture=pixels_of(layout.draw(grid, fills)),
+        answer=pixels_of(layout.draw(grid, dict.fromkeys(path, YELLOW))),
         facts={
             "grid": ["".join(row) for row in grid],
             "word": word,

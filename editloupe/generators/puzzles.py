@@ -27,13 +27,13 @@ from editloupe.generators.drawing import (
     CellGrid,
     Colour,
     Mask,
-    as_path,
     find_joined_cells,
     find_tinted_cells,
     font,
     mask_of,
     pixels_of,
     share_of,
+    trace_path,
 )
 from editloupe.pictures.pixels import Pixels
 
@@ -109,8 +109,8 @@ def make_optimal(rng: random.Random) -> Puzzle:
             "用红色箭头逐格画出从 S 到 E 的花费最小的路径，只能横向或纵向移动。"
             "进入灰色格子花费 1，绿色格子花费 3，蓝色格子花费 8，黑色格子不能进入。"
         ),
-        picture=_terrain(terrain, start, end, []),
-        answer=_terrain(terrain, start, end, path),
+        picture=_draw_terrain(terrain, start, end, []),
+        answer=_draw_terrain(terrain, start, end, path),
         facts={
             "terrain": [list(row) for row in terrain],
             "start": list(start),
@@ -124,7 +124,7 @@ def make_optimal(rng: random.Random) -> Puzzle:
 def check_optimal(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> AnswerCheck:
     """Read the red line: it must be one path from S to E, off the walls, at the least cost."""
     terrain, start, end = facts["terrain"], tuple(facts["start"]), tuple(facts["end"])
-    path = as_path(find_joined_cells(CellGrid(len(terrain), len(terrain[0])), answer, RED), start, end)
+    path = trace_path(find_joined_cells(CellGrid(len(terrain), len(terrain[0])), answer, RED), start, end)
     if path is None:
         return AnswerCheck(False, "the red lines are not one path from S to E")
     prices = [COSTS[terrain[row][column]] for row, column in path[1:]]
@@ -134,12 +134,12 @@ def check_optimal(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> 
     return AnswerCheck(total == facts["cost"], f"the red path costs {total}; the least is {facts['cost']}", path)
 
 
-def _terrain(terrain: Terrain, start: Cell, end: Cell, path: list[Cell]) -> Pixels:
+def _draw_terrain(terrain: Terrain, start: Cell, end: Cell, path: list[Cell]) -> Pixels:
     layout = CellGrid(len(terrain), len(terrain[0]))
-    image = layout.drawn(None, {cell: GROUNDS[terrain[cell[0]][cell[1]]] for cell in layout.cells()})
+    image = layout.draw(None, {cell: GROUNDS[terrain[cell[0]][cell[1]]] for cell in layout.cells()})
     draw = ImageDraw.Draw(image)
-    for here, there in itertools.pairwise(path):
-        (x1, y1), (x2, y2) = layout.centre(here), layout.centre(there)
+    for cell, following in itertools.pairwise(path):
+        (x1, y1), (x2, y2) = layout.centre(cell), layout.centre(following)
         draw.line((x1, y1, x2, y2), fill=RED, width=6)
         dx, dy = (x2 > x1) - (x2 < x1), (y2 > y1) - (y2 < y1)
         tip = (x2 - 14 * dx, y2 - 14 * dy)
@@ -155,8 +155,8 @@ def _terrain(terrain: Terrain, start: Cell, end: Cell, path: list[Cell]) -> Pixe
 def make_link(rng: random.Random) -> Puzzle:
     """Make 3 to 5 pairs of circles by drawing the lines first and showing their ends (Edit-Compass, A.3.8)."""
     while True:
-        size, wanted = rng.randint(6, 9), rng.randint(3, 5)
-        paths = _disjoint_paths(size, wanted, rng)
+        size, count = rng.randint(6, 9), rng.randint(3, 5)
+        paths = _find_disjoint_paths(size, count, rng)
         if paths is not None:
             break
     lines = dict(zip(LINES, paths, strict=False))
@@ -167,8 +167,8 @@ def make_link(rng: random.Random) -> Puzzle:
             "No two lines may share a cell."
         ),
         instruction_cn="用同色的线逐格连接每一对同色圆点，只能横向或纵向移动，不同的线不能经过同一个格子。",
-        picture=_links(size, lines, drawn=False),
-        answer=_links(size, lines, drawn=True),
+        picture=_draw_links(size, lines, with_lines=False),
+        answer=_draw_links(size, lines, with_lines=True),
         facts={
             "size": size,
             "ends": {name: [list(path[0]), list(path[-1])] for name, path in lines.items()},
@@ -177,26 +177,26 @@ def make_link(rng: random.Random) -> Puzzle:
     )
 
 
-def _disjoint_paths(size: int, wanted: int, rng: random.Random) -> list[list[Cell]] | None:
-    taken: set[Cell] = set()
+def _find_disjoint_paths(size: int, count: int, rng: random.Random) -> list[list[Cell]] | None:
+    used: set[Cell] = set()
     paths: list[list[Cell]] = []
     for _ in range(60):
-        free = [(r, c) for r in range(size) for c in range(size) if (r, c) not in taken]
-        if len(paths) == wanted or not free:
+        free = [(r, c) for r in range(size) for c in range(size) if (r, c) not in used]
+        if len(paths) == count or not free:
             break
         path = [rng.choice(free)]
         while len(path) < 2 * size:
-            ahead = [cell for cell in neighbours(path[-1], size, size) if cell not in taken and cell not in path]
+            ahead = [cell for cell in neighbours(path[-1], size, size) if cell not in used and cell not in path]
             if not ahead:
                 break
             path.append(rng.choice(ahead))
-        if len(path) >= 5 and not _beside(path[0], path[-1]):
+        if len(path) >= 5 and not _are_neighbours(path[0], path[-1]):
             paths.append(path)
-            taken |= set(path)
-    return paths if len(paths) == wanted else None
+            used |= set(path)
+    return paths if len(paths) == count else None
 
 
-def _beside(a: Cell, b: Cell) -> bool:
+def _are_neighbours(a: Cell, b: Cell) -> bool:
     return abs(a[0] - b[0]) + abs(a[1] - b[1]) == 1
 
 
@@ -206,7 +206,7 @@ def check_link(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Ans
     used: dict[Cell, str] = {}
     paths: dict[str, list[Cell]] = {}
     for name, (start, end) in facts["ends"].items():
-        path = as_path(find_joined_cells(layout, answer, LINES[name]), tuple(start), tuple(end))
+        path = trace_path(find_joined_cells(layout, answer, LINES[name]), tuple(start), tuple(end))
         if path is None:
             return AnswerCheck(False, f"the {name} lines are not one path between the {name} circles", paths)
         for cell in path:
@@ -217,12 +217,12 @@ def check_link(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Ans
     return AnswerCheck(True, f"all {len(paths)} pairs are joined and no two lines meet", paths)
 
 
-def _links(size: int, lines: Mapping[str, list[Cell]], drawn: bool) -> Pixels:
+def _draw_links(size: int, lines: Mapping[str, list[Cell]], with_lines: bool) -> Pixels:
     layout = CellGrid(size, size)
-    image = layout.drawn()
+    image = layout.draw()
     draw = ImageDraw.Draw(image)
     for name, path in lines.items():
-        if drawn:
+        if with_lines:
             draw.line([layout.centre(cell) for cell in path], fill=LINES[name], width=LINE_WIDTH, joint="curve")
         for cell in (path[0], path[-1]):
             x, y = layout.centre(cell)
@@ -234,7 +234,7 @@ CARD, GAP, COLUMNS, HEAD = (170, 150), 24, 4, 70
 NAMES = ("cup", "lamp", "book", "clock", "radio", "boot", "kite", "drum")
 
 
-def best_choices(weights: Sequence[int], values: Sequence[int], capacity: int) -> tuple[int, list[int]]:
+def find_best_choices(weights: Sequence[int], values: Sequence[int], capacity: int) -> tuple[int, list[int]]:
     """Return the largest value within the capacity and all sets that reach it, each as a bit mask (Edit-Compass, Equation 4)."""
     table: list[tuple[int, list[int]]] = [(0, [0]) for _ in range(capacity + 1)]
     for item, (weight, value) in enumerate(zip(weights, values, strict=True)):
@@ -255,7 +255,7 @@ def make_knapsack(rng: random.Random) -> Puzzle:
         capacity, count = rng.randint(10, 20), rng.randint(6, 8)
         weights = [rng.randint(2, 8) for _ in range(count)]
         values = [rng.randint(10, 50) for _ in range(count)]
-        value, masks = best_choices(weights, values, capacity)
+        value, masks = find_best_choices(weights, values, capacity)
         if len(masks) == 1 and sum(weights) > capacity:
             break
     chosen = [item for item in range(count) if masks[0] >> item & 1]
@@ -276,7 +276,7 @@ def check_knapsack(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) ->
     """Read the green cards: they must be the best choice."""
     chosen, green = [], mask_of(answer, GREEN)
     for item in range(len(facts["weights"])):
-        x1, y1, x2, y2 = _card(item)
+        x1, y1, x2, y2 = _card_box(item)
         share = share_of(green[y1 + 6 : y2 - 6, x1 + 6 : x2 - 6])
         if BARE <= share < TINTED:
             return AnswerCheck(None, f"the card of the {NAMES[item]} is only partly green")
@@ -288,7 +288,7 @@ def check_knapsack(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) ->
     return AnswerCheck(weight <= facts["capacity"] and value == facts["value"], why, chosen)
 
 
-def _card(item: int) -> tuple[int, int, int, int]:
+def _card_box(item: int) -> tuple[int, int, int, int]:
     x = GAP + item % COLUMNS * (CARD[0] + GAP)
     y = HEAD + GAP + item // COLUMNS * (CARD[1] + GAP)
     return x, y, x + CARD[0], y + CARD[1]
@@ -301,7 +301,7 @@ def _draw_knapsack(weights: Sequence[int], values: Sequence[int], capacity: int,
     draw = ImageDraw.Draw(image)
     draw.text((width // 2, HEAD // 2 + 8), f"capacity {capacity}", fill=BLACK, font=font(34), anchor="mm")
     for item, (weight, value) in enumerate(zip(weights, values, strict=True)):
-        x1, y1, x2, y2 = _card(item)
+        x1, y1, x2, y2 = _card_box(item)
         ground = GREEN if item in chosen else WHITE
         draw.rounded_rectangle((x1, y1, x2 - 1, y2 - 1), 12, fill=ground, outline=GREY, width=3)
         middle = (x1 + x2) // 2
@@ -349,7 +349,7 @@ def make_hull(rng: random.Random) -> Puzzle:
     while True:
         count = rng.randint(8, 15)
         points = [(round(rng.uniform(1, 9) * UNIT), round(rng.uniform(1, 9) * UNIT)) for _ in range(count)]
-        if _clear(points):
+        if _is_clear(points):
             break
     corners = convex_hull(points)
     return Puzzle(
@@ -362,15 +362,18 @@ def make_hull(rng: random.Random) -> Puzzle:
     )
 
 
-def _clear(points: Sequence[Point]) -> bool:
+def _is_clear(points: Sequence[Point]) -> bool:
     if any(np.hypot(a[0] - b[0], a[1] - b[1]) < APART for a, b in itertools.combinations(points, 2)):
         return False
     return all(
-        _off(a, b, c) >= OFF_LINE for a, b in itertools.combinations(points, 2) for c in points if c not in (a, b)
+        _distance_from_line(a, b, c) >= OFF_LINE
+        for a, b in itertools.combinations(points, 2)
+        for c in points
+        if c not in (a, b)
     )
 
 
-def _off(a: Point, b: Point, c: Point) -> float:
+def _distance_from_line(a: Point, b: Point, c: Point) -> float:
     return float(abs(turn(a, b, c)) / np.hypot(b[0] - a[0], b[1] - a[1]))
 
 
@@ -378,11 +381,11 @@ def check_hull(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Ans
     """Read which points are joined by straight red lines: these must be exactly the sides of the hull."""
     points = [tuple(point) for point in facts["points"]]
     corners = [tuple(point) for point in facts["hull"]]
-    wanted = {frozenset(side) for side in zip(corners, corners[1:] + corners[:1], strict=True)}
+    sides = {frozenset(side) for side in zip(corners, corners[1:] + corners[:1], strict=True)}
     red = mask_of(answer, RED)
-    drawn = {frozenset(pair) for pair in itertools.combinations(points, 2) if _is_joined(red, *pair)}
-    why = f"{len(drawn & wanted)} of the hull's {len(wanted)} sides are drawn, and {len(drawn - wanted)} other lines"
-    return AnswerCheck(drawn == wanted, why, sorted(sorted(side) for side in drawn))
+    joined = {frozenset(pair) for pair in itertools.combinations(points, 2) if _is_joined(red, *pair)}
+    why = f"{len(joined & sides)} of the hull's {len(sides)} sides are drawn, and {len(joined - sides)} other lines"
+    return AnswerCheck(joined == sides, why, sorted(sorted(side) for side in joined))
 
 
 def _is_joined(red: Mask, a: Point, b: Point) -> bool:
@@ -410,7 +413,7 @@ def _draw_hull(points: Sequence[Point], corners: Sequence[Point]) -> Pixels:
 Numbers = Sequence[Sequence[int]]
 
 
-def best_blocks(grid: Numbers, height: int, width: int) -> tuple[int, list[Cell]]:
+def find_best_blocks(grid: Numbers, height: int, width: int) -> tuple[int, list[Cell]]:
     """Return the largest sum of a block of this size and the top left cells where it occurs."""
     total = np.zeros((len(grid) + 1, len(grid[0]) + 1), int)
     total[1:, 1:] = np.cumsum(np.cumsum(np.array(grid), 0), 1)
@@ -419,7 +422,7 @@ def best_blocks(grid: Numbers, height: int, width: int) -> tuple[int, list[Cell]
     return int(sums.max()), places
 
 
-def best_path(grid: Numbers, start: Cell, end: Cell) -> tuple[int, list[Cell]]:
+def find_best_path(grid: Numbers, start: Cell, end: Cell) -> tuple[int, list[Cell]]:
     """Return the largest sum on a path down and right, both ends counted, and one such path (Edit-Compass, Equation 8)."""
     best: dict[Cell, int] = {}
     for row in range(start[0], end[0] + 1):
@@ -441,7 +444,7 @@ def make_block(rng: random.Random) -> Puzzle:
         size = rng.randint(6, 10)
         grid = [[rng.randint(-9, 9) for _ in range(size)] for _ in range(size)]
         height, width = rng.randint(2, min(4, size - 1)), rng.randint(2, min(4, size - 1))
-        total, places = best_blocks(grid, height, width)
+        total, places = find_best_blocks(grid, height, width)
         if len(places) == 1:
             break
     row, column = places[0]
@@ -464,9 +467,9 @@ def check_block(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> An
         cells = find_tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW)
     except Undecided as error:
         return AnswerCheck(None, str(error))
-    wanted = {(row + i, column + j) for i in range(height) for j in range(width)}
+    block = {(row + i, column + j) for i in range(height) for j in range(width)}
     why = f"{len(cells)} cells are coloured with a sum of {sum(grid[r][c] for r, c in cells)}; the best block has {facts['sum']}"
-    return AnswerCheck(cells == wanted, why, sorted(cells))
+    return AnswerCheck(cells == block, why, sorted(cells))
 
 
 def make_bonus(rng: random.Random) -> Puzzle:
@@ -478,7 +481,7 @@ def make_bonus(rng: random.Random) -> Puzzle:
         end = rng.randrange(start[0], size), rng.randrange(start[1], size)
         if end[0] > start[0] and end[1] > start[1] and sum(end) - sum(start) >= 3:
             break
-    total, path = best_path(grid, start, end)
+    total, path = find_best_path(grid, start, end)
     ends = {start: BLUE, end: RED}
     return Puzzle(
         task="Maximum_Bonus",
@@ -512,7 +515,7 @@ def check_bonus(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> An
 def _draw_numbers(grid: Numbers, fills: dict[Cell, Colour]) -> Pixels:
     layout = CellGrid(len(grid), len(grid[0]))
     inks = {cell: DARK_RED if grid[cell[0]][cell[1]] < 0 else BLACK for cell in layout.cells()}
-    return pixels_of(layout.drawn([[str(number) for number in row] for row in grid], fills, inks))
+    return pixels_of(layout.draw([[str(number) for number in row] for row in grid], fills, inks))
 
 
 TASKS = (

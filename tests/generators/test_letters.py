@@ -22,7 +22,7 @@ BANANAS = [*BANANA, (1, 5)]
 
 
 def coloured(cells: list[tuple[int, int]]) -> Pixels:
-    return pixels_of(CellGrid(3, 6).drawn(GRID, dict.fromkeys(cells, YELLOW)))
+    return pixels_of(CellGrid(3, 6).draw(GRID, dict.fromkeys(cells, YELLOW)))
 
 
 def facts(**more: object) -> dict[str, object]:
