@@ -72,8 +72,9 @@ def _find_splits(folder: Path) -> dict[str, list[Path]]:
     if (folder / _STATE).is_file():
         return {"train": _list_saved_files(folder)}
     try:
-        places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))]
-        tables = [path for place in places for path in sorted(place.iterdir()) if path.suffix.lower() in SUFFIXES]
+        subfolders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        files = (file for parent in (folder, *subfolders) for file in parent.iterdir())
+        tables = [file for file in files if file.suffix.lower() in SUFFIXES]
     except OSError as error:
         raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
     return group_by_split(tables, folder)
@@ -178,11 +179,9 @@ def iter_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tupl
     schema = _schema(path)
     if missing := [name for name in columns or () if name not in schema.names]:
         raise UserError(f'{path.name} has no column "{missing[0]}"; its columns are {", ".join(schema.names)}')
-    wanted = [field for field in schema if columns is None or field.name in columns]
-    kinds = {field.name: picture_leaf(field.type) for field in wanted}
-    wanted = [field for field in wanted if kinds[field.name] or not _holds_bytes(field.type)]
-    names = [field.name for field in wanted]
-    pictures = [name for name in names if kinds[name]]
+    fields = [field for field in schema if columns is None or field.name in columns]
+    pictures = [field.name for field in fields if picture_leaf(field.type)]
+    names = [field.name for field in fields if field.name in pictures or not _holds_bytes(field.type)]
     number = 0
     try:
         read = _parquet_batches if path.suffix.lower() == PARQUET else _arrow_batches
@@ -190,7 +189,7 @@ def iter_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[tupl
             for values in batch:
                 number += 1
                 row = {
-                    name: _picture(TableCell(path, number, name), values[name]) if kinds[name] else values[name]
+                    name: _picture(TableCell(path, number, name), values[name]) if name in pictures else values[name]
                     for name in names
                 }
                 yield f"{path.name}, row {number}", row
@@ -206,11 +205,11 @@ def _holds_bytes(kind: Any) -> bool:
     return "binary" in str(kind) or any(map(_holds_bytes, inner))
 
 
-def _picture(cell: TableCell, held: Any) -> Any:
+def _picture(cell: TableCell, value: Any) -> Any:
     """Return a cell's value: True becomes the path of the picture."""
-    if isinstance(held, list):
-        return [_picture(cell._replace(item=number), item) for number, item in enumerate(held, start=1)]
-    return cell.path if held is True else held
+    if isinstance(value, list):
+        return [_picture(cell._replace(item=number), item) for number, item in enumerate(value, start=1)]
+    return cell.path if value is True else value
 
 
 def _arrow_batches(path: Path, names: Sequence[str], pictures: Sequence[str]) -> Iterator[Iterator[dict[str, Any]]]:
@@ -250,13 +249,13 @@ def _all_held(file: Any, group: int, name: str, leaves: Sequence[str]) -> bool:
         return False  # a list without paths: only its bytes say how long it is
     facts = file.metadata.row_group(group)
     chunks = (facts.column(index) for index in range(facts.num_columns))
-    known = next(chunk.statistics for chunk in chunks if chunk.path_in_schema == leaf)
-    if known is None or not known.has_null_count:
+    statistics = next(chunk.statistics for chunk in chunks if chunk.path_in_schema == leaf)
+    if statistics is None or not statistics.has_null_count:
         return False
-    if known.null_count and len(leaves) == 2 and leaf == f"{name}.bytes":
+    if statistics.null_count and len(leaves) == 2 and leaf == f"{name}.bytes":
         paths = next(other for other in leaves if other != leaf)
-        return bool(file.read_row_group(group, columns=[paths]).column(0).null_count == known.null_count)
-    return not known.null_count
+        return bool(file.read_row_group(group, columns=[paths]).column(0).null_count == statistics.null_count)
+    return not statistics.null_count
 
 
 def _zip_columns(
@@ -284,8 +283,8 @@ def _held(array: Any) -> list[Any]:
         return [True if is_valid else None for is_valid in valid]
     fields = [array.type.field(index).name for index in range(array.type.num_fields)]
     paths = array.field("path").to_pylist() if "path" in fields else [None] * len(array)
-    held = array.field("bytes").is_valid().to_pylist() if "bytes" in fields else valid
+    have_bytes = array.field("bytes").is_valid().to_pylist() if "bytes" in fields else valid
     return [
         True if is_valid and has_bytes else (path or None) if is_valid else None
-        for is_valid, has_bytes, path in zip(valid, held, paths, strict=True)
+        for is_valid, has_bytes, path in zip(valid, have_bytes, paths, strict=True)
     ]

@@ -158,9 +158,9 @@ class View:
         Raises:
             ToolError: If there is no picture of this name.
         """
-        wanted = SYNONYMS.get(str(name).strip().lower(), str(name).strip())
+        proper_name = SYNONYMS.get(str(name).strip().lower(), str(name).strip())
         for own_name, sha in self.pictures.items():
-            if own_name.lower() == wanted.lower():
+            if own_name.lower() == proper_name.lower():
                 return own_name, self.album[sha]
         raise ToolError(
             f"There is no picture called {quote_line(str(name))}. The pictures are: {', '.join(self.pictures)}."

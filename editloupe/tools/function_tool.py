@@ -93,8 +93,8 @@ class FunctionTool:
                 arguments[name] = view.picture(parameters[name])[1].pixels.copy()  # the function may draw on it
         for name, kind in self._kinds.items():
             if kind is Box and name in parameters:
-                place, _ = view.picture(parameters.get(self._pictures[0]))
-                arguments[name] = read_box(parameters[name], place, view.frame(place))
+                picture, _ = view.picture(parameters.get(self._pictures[0]))
+                arguments[name] = read_box(parameters[name], picture, view.frame(picture))
         result = self._function(**arguments)
         if isinstance(result, str):
             return ToolResult(result)
@@ -147,8 +147,8 @@ def _read_kind(tool_name: str, parameter: inspect.Parameter, hints: Mapping[str,
     hint = hints.get(parameter.name)
     kind = get_args(hint)[0] if _is_annotated(hint) else hint
     kind = np.ndarray if get_origin(kind) is np.ndarray else kind
-    named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    if named and (kind in (np.ndarray, Box, View) or kind in _KINDS or get_origin(kind) is Literal):
+    has_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    if has_name and (kind in (np.ndarray, Box, View) or kind in _KINDS or get_origin(kind) is Literal):
         return kind
     raise UserError(
         f"the parameter {parameter.name} of the tool {tool_name} needs an annotation: np.ndarray (a picture), Box, str, int, "

@@ -176,11 +176,11 @@ class ComparisonProcess:
     def _ask(self, request: tuple[Any, ...]) -> Any:
         """Have the process call a function of this module, the first of the request, with the rest."""
         self._process = self._process or self._start()
-        there, back = self._process.stdin, self._process.stdout
-        assert there is not None
-        assert back is not None
-        _send(there, request)
-        answer = _receive(back)
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert answers is not None
+        _send(requests, request)
+        answer = _receive(answers)
         if isinstance(answer, Exception):
             raise answer
         return answer

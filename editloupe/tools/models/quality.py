@@ -90,10 +90,10 @@ class HpsV3:
             return HOW_TO_GET
         command = [str(self._python), "-I", "-c", "import importlib.util; print(importlib.util.find_spec('hpsv3'))"]
         try:
-            asked = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+            probe = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.SubprocessError):
             return f"{self._python} is not a Python that runs. {HOW_TO_GET}"
-        if asked.returncode or asked.stdout.strip() in ("", "None"):
+        if probe.returncode or probe.stdout.strip() in ("", "None"):
             return f"{self._python} has no hpsv3: {self._python} -m pip install hpsv3"
         return None
 

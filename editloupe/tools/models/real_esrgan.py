@@ -78,33 +78,31 @@ class EngineChoice:
         return f"{self.engine} on {self.device}, {self.precision}"
 
 
-def find_weights_file(named: Path | None = None) -> Path:
+def find_weights_file(path: Path | None = None) -> Path:
     """Return the file of the weights: a `.param` file with its `.bin`, or a checkpoint, which only torch reads.
 
     Args:
-        named: A folder or a file. Default: the weights on this machine.
+        path: A folder or a file. Default: the weights on this machine.
 
     Raises:
         ToolError: If there are none. The sentence says what to do.
     """
     try:
-        where = named.expanduser() if named else find_weights(MODEL)
+        where = path.expanduser() if path else find_weights(MODEL)
     except WeightsMissing as error:
         raise ToolError(f"{error}, or set enhancer_weights to a folder that contains them") from error
     candidates = [where / name for name in (f"{MODEL}.param", *CHECKPOINTS)] if where.is_dir() else [where]
-    file = next((path for path in candidates if path.is_file()), None)
+    file = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if file is None and where.is_dir():
+        raise ToolError(f"the folder {where} has neither {MODEL}.param and {MODEL}.bin nor {' or '.join(CHECKPOINTS)}")
     if file is None:
-        if where.is_dir():
-            raise ToolError(
-                f"the folder {where} has neither {MODEL}.param and {MODEL}.bin nor {' or '.join(CHECKPOINTS)}"
-            )
         raise ToolError(f"the weights of the enhancer are not at {where}")
     if file.suffix == ".bin":
         file = file.with_suffix(".param")
     if file.suffix == ".param":
-        missing = [path.name for path in (file, file.with_suffix(".bin")) if not path.is_file()]
-        if missing:
-            raise ToolError(f"the folder of the enhancer's weights lacks {missing[0]}")
+        for part in (file, file.with_suffix(".bin")):
+            if not part.is_file():
+                raise ToolError(f"the folder of the enhancer's weights lacks {part.name}")
     elif file.suffix not in (".pth", ".pt", ".safetensors"):
         raise ToolError(f"{file.name} is not a weights file of the enhancer: it takes .param, .pth or .safetensors")
     return file
@@ -219,8 +217,8 @@ def _visible(devices: Sequence[VulkanDevice]) -> list[int]:
     if numbers is None:
         return gpus
     nvidia = [index for index in gpus if devices[index].vendor == NVIDIA]
-    shown = {number.strip() for number in numbers.split(",")}
-    return [index for index in gpus if index not in nvidia or str(nvidia.index(index)) in shown]
+    visible = {number.strip() for number in numbers.split(",")}
+    return [index for index in gpus if index not in nvidia or str(nvidia.index(index)) in visible]
 
 
 @contextmanager
@@ -403,11 +401,11 @@ class RealESRGAN(Upscaler):
         height, width = pixels.shape[:2]
         mode = "reflect" if min(height, width) > PADDING else "edge"
         padded = np.pad(pixels, ((PADDING, PADDING), (PADDING, PADDING), (0, 0)), mode)  # type: ignore[call-overload]
-        places = sorted(iterate_tiles(width, height), key=lambda place: place[2:])
+        boxes = sorted(iterate_tiles(width, height), key=lambda box: box[2:])
         result = np.empty((height * SCALE, width * SCALE, 3), np.float32)
         edge = PADDING * SCALE
-        for start in range(0, len(places), BATCH):
-            batch = places[start : start + BATCH]
+        for start in range(0, len(boxes), BATCH):
+            batch = boxes[start : start + BATCH]
             tiles = [padded[y : y + h + 2 * PADDING, x : x + w + 2 * PADDING] for x, y, w, h in batch]
             enlarged = self.queue.process([(tile, None) for tile in tiles])
             for (x, y, w, h), large in zip(batch, enlarged, strict=True):
