@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -17,10 +16,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from editloupe._util.files import write_bytes
 from editloupe.pictures.decode import decode
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import ImageError
 from editloupe.tools.contract import CachedResult
+from editloupe.types import UserError
 
 T = TypeVar("T")
 
@@ -143,7 +144,7 @@ class DiskResultCache:
 
         If the disk is full or cannot be written, the result is not stored; the tool's call is not affected.
         """
-        with suppress(OSError):
+        with suppress(UserError, OSError):
             self._write(key, value)
 
     def _write(self, key: str, value: CachedResult) -> None:
@@ -151,19 +152,10 @@ class DiskResultCache:
         data = np.frombuffer(json.dumps(dict(value.data)).encode(), np.uint8)
         pictures = {f"p{i}": np.frombuffer(encode(picture), np.uint8) for i, picture in enumerate(value.pictures)}
         np.savez(buffer, data=data, **pictures)  # type: ignore[arg-type]
-        path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(buffer.getbuffer())
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
+        archive = buffer.getvalue()
+        write_bytes(self._path(key), archive)
         with self._lock:
-            self._bytes = (self._bytes if self._bytes is not None else self._measure()) + len(buffer.getbuffer())
+            self._bytes = (self._bytes if self._bytes is not None else self._measure()) + len(archive)
             if self._bytes > self._limit:
                 self._bytes = self._shrink()
 
