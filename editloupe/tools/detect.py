@@ -13,9 +13,9 @@ from editloupe.pictures.decode import Picture
 from editloupe.tools import drawing
 from editloupe.tools.contract import CachedResult, ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.models.detectors import GroundingDino, TiledDetector
-from editloupe.tools.models.nanodet import NANODET, NanoDet, find_class
+from editloupe.tools.models.nanodet import NanoDet, find_class
 from editloupe.tools.result_cache import key
-from editloupe.tools.settings import ToolSettings
+from editloupe.tools.settings import NANODET, ToolSettings
 from editloupe.types import Box
 
 DEPENDS_ON = ("detector", "precision", "box_threshold", "text_threshold", "tile_levels")

@@ -28,6 +28,8 @@ ComparisonMode = Literal["registered", "pixels"]
 
 GROUNDING_DINO = "IDEA-Research/grounding-dino-tiny"
 """Swin-T, for which the thresholds were published (EdiVal-Agent, Section O); `grounding-dino-base` is the larger Swin-B."""
+NANODET = "nanodet"
+"""The small detector, as a setting and as the name of its weights."""
 CLIP, DINO = "openai/clip-vit-base-patch32", "facebook/dino-vits16"
 """The models of picture similarity in most published tables."""
 READ_TEXT = "read_text"

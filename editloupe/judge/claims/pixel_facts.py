@@ -19,9 +19,8 @@ from editloupe.tools.detect import build_detector
 from editloupe.tools.drawing import crop
 from editloupe.tools.geometry import add_context, map_box
 from editloupe.tools.models.detectors import TiledDetector
-from editloupe.tools.models.nanodet import NANODET
 from editloupe.tools.read_text import ReadText
-from editloupe.tools.settings import ToolSettings
+from editloupe.tools.settings import NANODET, ToolSettings
 from editloupe.types import Box
 
 PictureSide = Literal["source", "edited"]

@@ -29,7 +29,7 @@ from editloupe.tools.models.weights import (
     locate_weights,
     pick_device,
 )
-from editloupe.tools.settings import ToolSettings
+from editloupe.tools.settings import NANODET, ToolSettings
 from editloupe.types import Box
 
 OVERLAP = 0.25
@@ -400,7 +400,7 @@ class WholePictureFinder(GroundingDino):
 
     def unavailable(self) -> str | None:
         """Return what is missing, or None."""
-        if self._settings.detector == "nanodet":
+        if self._settings.detector == NANODET:
             return "nanodet cannot find objects by free names; use Grounding DINO or OWL-ViT"
         return super().unavailable()
 

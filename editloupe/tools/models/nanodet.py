@@ -27,9 +27,8 @@ from editloupe.tools.models.weights import (
     import_optional,
     torch_dtype,
 )
+from editloupe.tools.settings import NANODET
 
-NANODET = "nanodet"
-"""The name of the detector in settings, and of its weights."""
 _NAMES = """
 person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, stop sign, parking meter,
 bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe, backpack, umbrella, handbag, tie, suitcase,
