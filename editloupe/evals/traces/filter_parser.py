@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from editloupe._util.text import one_line, shorten
@@ -145,7 +145,7 @@ def parse(text: str) -> Condition | None:
     ) is not None:
         raise ExpressionError("there is a character that is not valid in UTF-8", position)
     tokens = _tokens(text)
-    return _Parser(tokens).whole() if len(tokens) > 1 else None
+    return _Parser(tokens).parse() if len(tokens) > 1 else None
 
 
 def split_conditions(text: str) -> list[str]:
@@ -241,12 +241,12 @@ class _Parser:
         self._depth = 0
         self._count = 0
 
-    def whole(self) -> Condition:
+    def parse(self) -> Condition:
         condition = self._or_condition()
-        if (left := self._next).kind != "end":
-            hint = "" if left.text != ")" else "; there is one parenthesis too many"
+        if (token := self._next).kind != "end":
+            hint = "" if token.text != ")" else "; there is one parenthesis too many"
             raise ExpressionError(
-                f"{left.quoted} is not expected here; `and` or `or` joins conditions{hint}", left.position
+                f"{token.quoted} is not expected here; `and` or `or` joins conditions{hint}", token.position
             )
         return condition
 
@@ -267,8 +267,7 @@ class _Parser:
     def _and_condition(self) -> Condition:
         return self._join("and", self._negation)
 
-    def _join(self, word: str, read: object) -> Condition:
-        assert callable(read)
+    def _join(self, word: str, read: Callable[[], Condition]) -> Condition:
         parts = [read()]
         while self._take(word):
             parts.append(read())
@@ -332,7 +331,7 @@ class _Parser:
                     f"`,` or `)` is missing in the list before {self._next.quoted}", self._next.position
                 )
 
-    def _operand(self, what: str = "a value") -> Operand:
+    def _operand(self, role: str = "a value") -> Operand:
         token = self._next
         if token.kind == "number":
             self._at += 1
@@ -345,7 +344,7 @@ class _Parser:
         if token.text == "null" and token.kind == "word":
             raise ExpressionError("nothing is compared with null; write `is null` or `is not null`", token.position)
         if token.kind != "name":
-            raise ExpressionError(f"{what} is missing before {token.quoted}", token.position)
+            raise ExpressionError(f"{role} is missing before {token.quoted}", token.position)
         self._at += 1
         return self._call(token) if self._take("(") else Name(token.text, token.position)
 

@@ -58,8 +58,8 @@ FIELDS: Mapping[str, FilterField] = {
     "apart": FilterField("number", "abs(v.score_100 - p.place)", "how far judge and people are apart, from 0 to 100"),
     "repeats_differ": FilterField(
         "truth",
-        "EXISTS (SELECT 1 FROM cells c JOIN asked a USING (configuration) WHERE a.asked = v.asked AND c.edit = v.edit "
-        "AND c.criterion = v.criterion AND c.differ)",
+        "EXISTS (SELECT 1 FROM cells o JOIN asked a USING (configuration) WHERE a.asked = v.asked AND o.edit = v.edit "
+        "AND o.criterion = v.criterion AND o.differ)",
         "whether repeats of the verdict have different labels",
     ),
     "edit_labelled": FilterField(
@@ -313,8 +313,8 @@ class _Writer:
         if isinstance(operand, Call):
             return self._call_value(operand)
         name = operand.name
-        if (known_field := FIELDS.get(name) or FIELDS.get(name.lower())) is not None:
-            return _Value(known_field.kind, known_field.sql, (), name)
+        if (own := FIELDS.get(name) or FIELDS.get(name.lower())) is not None:
+            return _Value(own.kind, own.sql, (), name)
         if name in self._names.columns:
             return _column(name)
         raise ExpressionError(self._describe_unknown(name), operand.position)
@@ -424,9 +424,9 @@ def find_unknown_values(index: sqlite3.Connection, condition: Condition | None) 
         if index.execute(f"SELECT 1 FROM {table} WHERE {same} LIMIT 1", (value,)).fetchone():
             continue
         rows = index.execute(f"SELECT DISTINCT {sql} FROM {table} WHERE {sql} IS NOT NULL LIMIT {MOST}")
-        there = sorted(str(row[0]) for row in rows)
-        near = get_close_matches(value, there, 1, 0.6)
-        hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(map(repr, there[:8])) or 'none at all'}"
+        values = sorted(str(row[0]) for row in rows)
+        near = get_close_matches(value, values, 1, 0.6)
+        hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(map(repr, values[:8])) or 'none at all'}"
         sentences[f"No verdict has {name} {value!r}; {hint}"] = None
     return tuple(sentences)
 
@@ -439,9 +439,9 @@ def _compared_texts(condition: Condition | None) -> Iterator[tuple[str, str]]:
     elif isinstance(condition, Not):
         yield from _compared_texts(condition.inner)
     elif isinstance(condition, Comparison) and condition.sign in ("=", "!="):
-        for one, other in ((condition.left, condition.right), (condition.right, condition.left)):
-            if isinstance(one, Name) and isinstance(other, LiteralValue):
-                yield from _texts(one, other)
+        for name, value in ((condition.left, condition.right), (condition.right, condition.left)):
+            if isinstance(name, Name) and isinstance(value, LiteralValue):
+                yield from _texts(name, value)
     elif isinstance(condition, Among) and isinstance(condition.value, Name):
         for literal in condition.listed:
             yield from _texts(condition.value, literal)
@@ -518,13 +518,13 @@ def _check_operand(operand: Operand, columns: set[str]) -> None:
     """Raise if an operand is a field of verdicts or a function on traces."""
     field = FIELDS.get(operand.name) or FIELDS.get(operand.name.lower()) if isinstance(operand, Name) else None
     if field is not None and not field.sql.startswith("e."):
-        what = operand.name if isinstance(operand, Name) else ""
+        name = operand.name if isinstance(operand, Name) else ""
     elif isinstance(operand, Call) and operand.name != COLUMN:
-        what = f"{operand.name}(…)"
+        name = f"{operand.name}(…)"
     else:
         return
     own = ", ".join((*EDIT_FIELDS, *sorted(columns)))
-    raise ExpressionError(f"{what} is about a verdict; edits are chosen by {own}", operand.position)
+    raise ExpressionError(f"{name} is about a verdict; edits are chosen by {own}", operand.position)
 
 
 def _list_operands(condition: Condition) -> Iterator[Operand]:

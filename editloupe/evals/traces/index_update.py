@@ -190,10 +190,10 @@ def _forget_other_answers(index: sqlite3.Connection, source: RunReader, run: Run
     mark = source.answer_mark(last[0])
     if last == [0, 0, 0, ""] or (mark is not None and list(mark) == last):
         return set()
-    there = {mark.answer: tuple(mark) for mark in source.answer_marks(last[0])}
+    marks = {mark.answer: tuple(mark) for mark in source.answer_marks(last[0])}
     same: list[Any] = [0, 0, 0, ""]
     for row in index.execute("SELECT answer, edit, unit, finished_at FROM verdicts ORDER BY answer"):
-        if row[0] in there and there[row[0]] != tuple(row):
+        if row[0] in marks and marks[row[0]] != tuple(row):
             break
         same = list(row)
     dropped = _delete_answers(index, "answer > ?", [(same[0],)])
@@ -233,8 +233,8 @@ def _drop_removed_answers(index: sqlite3.Connection, source: RunReader) -> set[i
     """Delete what the run no longer holds, and return the edits it was about."""
     if index.execute("SELECT count(*) FROM verdicts").fetchone()[0] == source.count_answers():
         return set()
-    there = source.answer_numbers()
-    removed = [(row[0],) for row in index.execute("SELECT answer FROM verdicts") if row[0] not in there]
+    present = source.answer_numbers()
+    removed = [(row[0],) for row in index.execute("SELECT answer FROM verdicts") if row[0] not in present]
     return _delete_answers(index, "answer = ?", removed)
 
 
@@ -330,18 +330,18 @@ def _take_configurations(index: sqlite3.Connection, run: Run, source: RunReader)
     rows = [
         (
             place,
-            sanitize_text(each.name),
-            sanitize_text(each.title),
-            each.units,
-            count_completion(run, source, each).describe(),
-            measure_clock_seconds(source, each.name),
+            sanitize_text(configuration.name),
+            sanitize_text(configuration.title),
+            configuration.units,
+            count_completion(run, source, configuration).describe(),
+            measure_clock_seconds(source, configuration.name),
         )
-        for place, each in enumerate(configurations)
+        for place, configuration in enumerate(configurations)
     ]
     changed = rows != list(map(tuple, index.execute("SELECT * FROM configurations ORDER BY place")))
     index.execute("DELETE FROM configurations")
     index.executemany("INSERT INTO configurations VALUES (?, ?, ?, ?, ?, ?)", rows)
-    names = {each.name for each in configurations}
+    names = {configuration.name for configuration in configurations}
     pairs = {(asked, sanitize_text(name)) for name, asked in source.questions_by_configuration() if name in names}
     before = set(map(tuple, index.execute("SELECT asked, configuration FROM asked")))
     index.execute("DELETE FROM asked")
@@ -533,18 +533,18 @@ def update_people(
         studio: The file the studio writes; None for the one in the run's folder.
         before: What the last call on this connection returned.
     """
-    named = list_files(files)
-    label_files = list_label_files(run.folder, studio, named)
+    further = list_files(files)
+    label_files = list_label_files(run.folder, studio, further)
     paths = [file.path for file in label_files]
     marks = [recall(index, "state"), [str(path) for path in paths], stamp(*paths)]
-    own = not named and (studio is None or studio.resolve().parent == run.folder.resolve())
+    own = not further and (studio is None or studio.resolve().parent == run.folder.resolve())
     if before is not None and before.marks == marks and not own:
         return before
     stored = recall(index, "people") if own else None
     if stored is not None and stored["marks"] == marks:
         return IndexedLabels(marks, tuple(stored["faults"]), tuple(stored["notes"]))
-    labels = merge_people(index, run, label_files, by_picture=bool(named))
-    check_not_empty(labels.by_protocol.values(), named)
+    labels = merge_people(index, run, label_files, by_picture=bool(further))
+    check_not_empty(labels.by_protocol.values(), further)
     numbers = dict(index.execute("SELECT name, edit FROM edits").fetchall()) if labels.by_protocol else {}
     rows = [
         (numbers[name], criterion, protocol, agreed.label, agreed.score, agreed.place, agreed.count)
@@ -585,3 +585,9 @@ def merge_people(
         [(row["name"], json.loads(row["human"]), row["rater"]) for row in human],
         files,
     )
+
+
+def read_consensus(index: sqlite3.Connection, name: str) -> dict[str, str]:
+    """Return the consensus of people on an edit, per criterion."""
+    query = "SELECT criterion, label FROM people JOIN edits USING (edit) WHERE name = ?"
+    return {str(row[0]): str(row[1]) for row in index.execute(query, (name,))}

@@ -23,8 +23,14 @@ from editloupe.evals.runs.run_folder import ABOUT, LABELS
 from editloupe.evals.runs.run_folder import FILE as RUN_FILE
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.index_file import connect, discard, stamp
-from editloupe.evals.traces.index_update import DAMAGED, IndexedLabels, merge_people, update_people, update_rows
-from editloupe.evals.traces.run_list import EditList, EditPage, ListQuery
+from editloupe.evals.traces.index_update import (
+    DAMAGED,
+    IndexedLabels,
+    merge_people,
+    read_consensus,
+    update_people,
+    update_rows,
+)
 from editloupe.evals.traces.trace_notes import update_notes
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import UNJUDGED, UserError
@@ -78,17 +84,16 @@ class TableFacts:
         return sum(labels.get(UNJUDGED, 0) for labels in self.counts.values())
 
 
-def count_labels(index: sqlite3.Connection, configuration: str, model: str = "") -> dict[str, dict[str, int]]:
+def count_labels(index: sqlite3.Connection, configuration: str, model: str | None = None) -> dict[str, dict[str, int]]:
     """Count edits per criterion and label.
 
     Args:
         index: The index.
         configuration: The configuration whose verdicts are counted.
-        model: Only edits of this model; empty for all but the unedited baseline.
+        model: Only edits of this model; empty for all but the unedited baseline, None for all.
     """
-    test = (
-        "edits.model IS NULL" if model == NO_MODEL else "edits.model = :model" if model else "edits.model IS NOT :none"
-    )
+    tests = {None: "1", "": "edits.model IS NOT :none", NO_MODEL: "edits.model IS NULL"}
+    test = tests.get(model, "edits.model = :model")
     query = (
         "SELECT criterion, status, label, count(*) FROM cells JOIN edits USING (edit) "
         f"WHERE configuration = :configuration AND {test} GROUP BY criterion, status, label"
@@ -121,12 +126,6 @@ def count_facts(index: sqlite3.Connection, configuration: str = "") -> TableFact
     by_name = {row["configuration"]: row for row in configurations}
     own = by_name.get(configuration) or next(iter(configurations), {})
     name = own.get("configuration", "")
-    counts: dict[str, dict[str, int]] = {}
-    for criterion, status, label, count in index.execute(
-        "SELECT criterion, status, label, count(*) FROM cells WHERE configuration = ? GROUP BY criterion, status, label",
-        (name,),
-    ):
-        counts.setdefault(criterion, {})[UNJUDGED if status == UNJUDGED else label or "no number"] = count
     types = index.execute("SELECT DISTINCT instruction_type FROM edits WHERE instruction_type IS NOT NULL ORDER BY 1")
     models = index.execute("SELECT DISTINCT model FROM edits ORDER BY model IS NULL, model")
     criteria = index.execute(
@@ -145,7 +144,7 @@ def count_facts(index: sqlite3.Connection, configuration: str = "") -> TableFact
         configurations=configurations,
         configuration=name,
         criteria=tuple((row[0], row[1]) for row in criteria),
-        counts=counts,
+        counts=count_labels(index, name),
         seconds=seconds,
         clock=own.get("clock", 0.0),
         steps=steps,
@@ -202,11 +201,6 @@ class RunIndex:
                 if self._depth == 0 and self._index is not None and index.in_transaction:
                     index.execute("ROLLBACK")  # nothing was written
 
-    def page(self, query: ListQuery) -> EditPage:
-        """Return a page of the list by edit."""
-        with self.reading() as index:
-            return EditList(index, query).page()
-
     def facts(self, configuration: str = "") -> TableFacts:
         """Return what a configuration holds, by default the first; counted again only if the run or its labels changed."""
         with self.reading() as index:
@@ -262,9 +256,8 @@ class RunIndex:
 
     def consensus(self, name: str) -> dict[str, str]:
         """Return the consensus of people on an edit, per criterion."""
-        query = "SELECT criterion, label FROM people JOIN edits USING (edit) WHERE name = ?"
         with self.reading() as index:
-            return {row[0]: row[1] for row in index.execute(query, (name,))}
+            return read_consensus(index, name)
 
     def criteria(self) -> tuple[tuple[str, str], ...]:
         """Return criterion and protocol of everything that was asked, in any configuration."""

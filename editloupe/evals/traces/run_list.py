@@ -25,7 +25,7 @@ from editloupe.evals.traces.filter_parser import (
 )
 from editloupe.evals.traces.filter_sql import FilterSql, find_unknown_values, translate_filter
 from editloupe.evals.traces.index_update import DAMAGED
-from editloupe.evals.traces.trace_search import ORDERS, VERDICT_ORDERS, read_names
+from editloupe.evals.traces.trace_search import JOINS, ORDERS, VERDICT_ORDERS, read_names
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import UNJUDGED
 
@@ -89,7 +89,7 @@ _COLUMNS = (
     f"e.edit, e.name, e.edit_id, e.position, e.instruction_type AS type, e.model, coalesce(e.instruction, '{DAMAGED}') "
     "AS instruction, e.source, e.edited"
 )
-_ABOUT_VERDICTS = re.compile(r"\b[vupn]\.")
+_ABOUT_VERDICTS = re.compile(r"\b[vupnc]\.")
 
 
 @dataclass(frozen=True)
@@ -158,14 +158,8 @@ class ListQuery:
     def sort(self, column: str) -> str:
         """Return the query string of a click on a column's head: its order, then the reverse, then the manifest's order."""
         name = column.partition(".")[0]
-        first, second = (
-            (column, f"-{column}")
-            if name in ("label", "edit", "model", "type", "tags", "criterion")
-            else (
-                f"-{column}",
-                column,
-            )
-        )
+        ascends_first = name in ("label", "edit", "model", "type", "tags", "criterion")
+        first, second = (column, f"-{column}") if ascends_first else (f"-{column}", column)
         return self.link(order=second if self.order == first else "" if self.order == second else first)
 
     @property
@@ -197,8 +191,8 @@ def change_choice(where: str, name: str, value: str) -> str:
     conditions = _split(where)
     if conditions is None:
         return where
-    kept = [text for text in conditions if (_read_choice(parse(text)) or ("", ""))[0] != name]
-    return join_conditions([*kept, _write_choice(name, value)] if value else kept)
+    others = [text for text in conditions if (_read_choice(parse(text)) or ("", ""))[0] != name]
+    return join_conditions([*others, _write_choice(name, value)] if value else others)
 
 
 def _split(where: str) -> list[str] | None:
@@ -315,8 +309,8 @@ class EditList:
 
     @property
     def needs_traces(self) -> bool:
-        """True if the filter asks for what is in the steps of traces, which are indexed later than the rows."""
-        return re.search(r"\bu\.|tool_counts|words", self._filter.sql) is not None
+        """True if the filter asks for steps of traces or for checked claims, which only a search brings up to date."""
+        return re.search(r"\b[uc]\.|tool_counts|words", self._filter.sql) is not None
 
     def count(self) -> int:
         """Return the number of edits."""
@@ -392,13 +386,8 @@ class EditList:
     def _joins(self) -> tuple[str, list[str]]:
         """Return the joins to an edit's verdicts and what is known about them; an edit without a verdict has a row, too."""
         own = "AND v.asked IN (SELECT asked FROM asked WHERE configuration = ?)" if self._several else ""
-        joins = [
-            f"LEFT JOIN verdicts v ON v.edit = e.edit AND v.twin = 0 {own}",
-            "LEFT JOIN people p ON p.edit = v.edit AND p.criterion = v.criterion AND p.protocol = v.protocol",
-        ]
-        joins += ["LEFT JOIN units u ON u.unit = v.unit"] if "u." in self._filter.sql else []
-        joins += ["LEFT JOIN notes n ON n.answer = v.answer"] if "n." in self._filter.sql else []
-        return " ".join(joins), [self.query.configuration] if self._several else []
+        joins = f"LEFT JOIN verdicts v ON v.edit = e.edit AND v.twin = 0 {own} {JOINS}"
+        return joins, [self.query.configuration] if self._several else []
 
     @property
     def _asked(self) -> str:

@@ -17,18 +17,20 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.filter_parser import parse
 from editloupe.evals.traces.filter_sql import FilterNames, FilterSql, find_unknown_values, translate_filter
 from editloupe.evals.traces.index_file import FILE, discard
-from editloupe.evals.traces.index_update import IndexedLabels, Progress, open_index, update_people
+from editloupe.evals.traces.index_update import IndexedLabels, Progress, open_index, read_consensus, update_people
 from editloupe.evals.traces.trace_notes import update_claims, update_notes
 from editloupe.evals.traces.trace_statistics import TraceStatistics, count_traces
 from editloupe.types import Record, UserError
 
 T = TypeVar("T")
 
-FROM = (
-    "FROM verdicts v JOIN edits e ON e.edit = v.edit LEFT JOIN units u ON u.unit = v.unit "
+JOINS = (
+    "LEFT JOIN units u ON u.unit = v.unit "
     "LEFT JOIN people p ON p.edit = v.edit AND p.criterion = v.criterion AND p.protocol = v.protocol "
     "LEFT JOIN notes n ON n.answer = v.answer LEFT JOIN claims c ON c.answer = v.answer"
 )
+"""Everything that fields of a filter refer to, apart from verdict and edit. SQLite skips the joins that a query does not use."""
+FROM = f"FROM verdicts v JOIN edits e ON e.edit = v.edit {JOINS}"
 _MANIFEST = "e.position, e.edit_id, e.name, v.criterion, v.repeat, v.answer"
 ORDERS: Mapping[str, tuple[str, str]] = {
     "manifest": ("Manifest order", _MANIFEST),
@@ -170,8 +172,7 @@ class RunSearch:
 
     def consensus(self, name: str) -> dict[str, str]:
         """Return the consensus of people on an edit, per criterion."""
-        query = "SELECT criterion, label FROM people JOIN edits USING (edit) WHERE name = ?"
-        return {str(row[0]): str(row[1]) for row in self.index.execute(query, (name,))}
+        return read_consensus(self.index, name)
 
     def number_of(self, name: str, criterion: str, repeat: int, asked: str) -> int | None:
         """Return the number of a verdict, None if it is not in the run."""
@@ -502,18 +503,18 @@ class PairedRuns:
         by_criterion: dict[tuple[str, str], list[PairedVerdicts]] = {}
         for pair in self.pairs:
             by_criterion.setdefault((pair.first.protocol, pair.criterion), []).append(pair)
-        return tuple(table for place, pairs in sorted(by_criterion.items()) for table in _tabulate(*place, pairs))
+        return tuple(table for key, pairs in sorted(by_criterion.items()) for table in _tabulate(*key, pairs))
 
 
 def _tabulate(protocol: str, criterion: str, pairs: Sequence[PairedVerdicts]) -> Iterator[ChangeTable]:
     scores = {side.name: side.score for pair in pairs for side in (pair.first, pair.second) if side.score is not None}
     names = [name for name, _ in sorted(scores.items(), key=lambda entry: (entry[1], entry[0]))]
     labels = (tuple(names), tuple(names)) if len(names) <= MOST_LABELS else None
-    wanted = {
+    tables = {
         "people": ((RIGHT, WRONG), (RIGHT, WRONG)),
         "labels" if labels else "direction": labels or (("all",), ("lower", "same", "higher")),
     }
-    for by, (rows, columns) in wanted.items():
+    for by, (rows, columns) in tables.items():
         counts = Counter(cell for pair in pairs if (cell := pair.cell(by)) is not None)
         if counts:
             more_rows = dict.fromkeys(row for row, _ in counts if row not in rows)
@@ -547,8 +548,8 @@ def compare_runs(first: RunSearch, second: RunSearch) -> PairedRuns:
 
 def read_pairs(first: RunSearch, second: RunSearch, pairs: Iterable[PairedVerdicts]) -> list[VerdictPair]:
     """Return the whole verdicts of pairs."""
-    whole = ((first.hit(pair.first.answer), second.hit(pair.second.answer)) for pair in pairs)
-    return [VerdictPair(left, right) for left, right in whole if left is not None and right is not None]
+    hits = ((first.hit(pair.first.answer), second.hit(pair.second.answer)) for pair in pairs)
+    return [VerdictPair(left, right) for left, right in hits if left is not None and right is not None]
 
 
 def _names_of(side: _Side) -> tuple[tuple[str | None, ...], ...]:

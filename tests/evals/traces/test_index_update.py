@@ -15,7 +15,7 @@ from editloupe.evals.traces import index_update as files
 from editloupe.evals.traces.index_file import FILE
 from editloupe.evals.traces.index_update import open_index
 from editloupe.evals.traces.run_index import RunIndex
-from editloupe.evals.traces.run_list import ListQuery
+from editloupe.evals.traces.run_list import EditList, ListQuery
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF
 from tests.evals.traces.samples import FIND, ZOOM, Told, _filing, write_run
@@ -144,9 +144,10 @@ def test_an_index_with_a_damaged_table_is_built_again(tmp_path: Path, table: str
         assert names(run) == ["a"]
     else:
         with Run.open(run) as opened, closing(RunIndex(opened)) as table_index:
-            with suppress(UserError):
-                table_index.page(ListQuery())
-            assert table_index.page(ListQuery()).total == 1
+            with suppress(UserError), table_index.reading() as index:
+                EditList(index, ListQuery()).page()
+            with table_index.reading() as index:
+                assert EditList(index, ListQuery()).page().total == 1
 
 
 def test_an_index_of_another_version_is_made_anew(tmp_path: Path) -> None:

@@ -46,12 +46,17 @@ def read_page(rows: Connection, wanted: ListQuery) -> EditPage:
     return EditList(rows, wanted).page()
 
 
+def open_page(index: RunIndex, wanted: ListQuery) -> EditPage:
+    with index.reading() as rows:
+        return read_page(rows, wanted)
+
+
 def ids(index: RunIndex, **wanted: object) -> list[str]:
-    return [row.edit["edit_id"] for row in index.page(query(**wanted)).rows]
+    return [row.edit["edit_id"] for row in open_page(index, query(**wanted)).rows]
 
 
 def total(index: RunIndex, **wanted: object) -> int:
-    return index.page(query(**wanted)).total
+    return open_page(index, query(**wanted)).total
 
 
 @pytest.mark.long
@@ -94,7 +99,7 @@ def test_all_names_of_a_query_are_in_the_order_of_its_pages(index: RunIndex) -> 
     pages = [
         (row.edit["name"], row.criterion)
         for number in range(1, 11)
-        for row in index.page(replace(wanted, page=number)).rows
+        for row in open_page(index, replace(wanted, page=number)).rows
     ]
     with index.reading() as rows:
         assert EditList(rows, wanted).names() == pages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from html import unescape
 from pathlib import Path
 from sqlite3 import Connection
@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from starlette.testclient import TestClient
 
+from editloupe.evals.runs.claim_store import ClaimStore
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.trust.label_queue import LabelQueue
 from editloupe.evals.traces.index_update import Progress
@@ -51,6 +52,18 @@ def test_the_list_is_filtered_and_its_links_carry_the_filter(client: TestClient)
     assert "1 of 2 in" in opened.text
     assert 'rel="next"' in opened.text
     assert 'rel="prev"' not in opened.text
+
+
+def test_edits_are_listed_by_the_checked_claims_of_their_verdicts(client: TestClient, tmp_path: Path) -> None:
+    claims = {"where": "contradicted > 0"}
+    assert "No edit" in client.get("/runs/run", params=claims).text
+    with Run.open(tmp_path / "run") as run, closing(ClaimStore(run.folder, write=True)) as store:
+        for unit in run.units():
+            state = "contradicted" if unit.name == "b" else "supported"
+            store.put(unit, ("", ""), unit.name, 0, {"claims": [{"state": state}]})
+    page = client.get("/runs/run", params=claims).text
+    assert [re.search(r"edit=(\w+)", link)[1] for link in links(page)] == ["b"]  # type: ignore[index]
+    assert "edit=d" in client.get("/runs/run", params={"where": "not (contradicted > 0)"}).text
 
 
 def test_addresses_of_earlier_versions_lead_to_the_same_list(client: TestClient) -> None:
