@@ -50,37 +50,37 @@ class JudgeChange:
     address_of_run: bool = True
 
 
-def reopen_judge(kept: StoredTrace, other: JudgeChange, change: StepChange, replies: ReplyStore | None) -> Judge:
+def reopen_judge(stored: StoredTrace, other: JudgeChange, change: StepChange, replies: ReplyStore | None) -> Judge:
     """Return the judge that continues a trace; raise UserError if it cannot be opened as it was."""
-    spec = other.judge or kept.judge
+    spec = other.judge or stored.judge
     if split_spec(spec)[0] == RULES and (change.thought is not None or change.pictures):
         raise UserError(
             f"the embedded judge `{RULES}` decides from measured numbers and reads neither thoughts nor tools' pictures; "
             "name a model with --judge, or drop an observation, give other boxes or another mode"
         )
-    protocol = other.protocol or kept.protocol
+    protocol = other.protocol or stored.protocol
     if protocol == OWN and not other.rubrics:
         raise UserError("this trace was judged by a rubric of your own; name its file with --rubric")
     return Judge(
         spec,
         protocol=None if protocol == OWN else protocol,
-        mode=other.mode or cast(Mode, kept.mode),
-        base_url=other.base_url or (_address(kept, spec) if other.address_of_run else None),
-        criteria=[kept.parent.criterion],
+        mode=other.mode or cast(Mode, stored.mode),
+        base_url=other.base_url or (_address(stored, spec) if other.address_of_run else None),
+        criteria=[stored.parent.criterion],
         rubrics=other.rubrics,
-        setup=_setup(kept, other),
+        setup=_setup(stored, other),
         replies=replies,
     )
 
 
-def _address(kept: StoredTrace, spec: str) -> str | None:
+def _address(stored: StoredTrace, spec: str) -> str | None:
     """Return the address of the parent's judge; None if another judge continues.
 
     The run may come from another person, and the API key is sent to the address. So an address that is neither on this machine
     nor in the user's environment has to be given again.
     """
-    address = kept.described.get("base_url")
-    if spec != kept.judge or not isinstance(address, str) or not address:
+    address = stored.described.get("base_url")
+    if spec != stored.judge or not isinstance(address, str) or not address:
         return None
     own = os.environ.get(find_provider(split_spec(spec)[0]).base_url, "")
     if redact_url(own) == address if own else False:
@@ -99,17 +99,17 @@ def _is_here(address: str) -> bool:
         return False
 
 
-def _setup(kept: StoredTrace, other: JudgeChange) -> Setup:
+def _setup(stored: StoredTrace, other: JudgeChange) -> Setup:
     """Return the parent's settings with the changes; settings of the machine are not stored in a run."""
-    described = kept.described.get("setup")
+    described = stored.described.get("setup")
     if other.setup is not None or not isinstance(described, Mapping):
         setup = find_setup(other.setup)
     else:
         name = str(described.get("name"))
         same = (
-            find_setup(name) if name in setup_names() else read_setup({**described, "name": name}, "the kept settings")
+            find_setup(name) if name in setup_names() else read_setup({**described, "name": name}, "the stored settings")
         )
-        settings = kept.described.get("settings")
+        settings = stored.described.get("settings")
         judging = dict(settings if isinstance(settings, Mapping) else described.get("judging") or {})
         setup = same.with_settings(judging=_usable(judging), tools=dict(described.get("tools") or {}))
     if not other.judging and not other.tools:

@@ -103,8 +103,14 @@ def fork_identity(parent: ForkParent, step: int, change: StepChange, asked: str)
 def format_label(outcome: Outcome) -> str:
     """Return the label of an outcome, or its score if it has no label, or the reason if it is unjudged."""
     if isinstance(outcome, Unjudged):
-        return f"unjudged ({outcome.reason.value})"
-    return outcome.label or ("no number" if outcome.score is None else f"{outcome.score:g}")
+        return _format_facts(outcome.status, None, None, outcome.reason.value)
+    return _format_facts(outcome.status, outcome.label, outcome.score, None)
+
+
+def _format_facts(status: Any, label: Any, score: Any, reason: Any) -> str:
+    if status != "judged":
+        return f"unjudged ({reason})"
+    return str(label) if label else "no number" if score is None else f"{score:g}"
 
 
 def count_labels(forks: Iterable[Fork]) -> dict[str, int]:
@@ -150,12 +156,6 @@ def keep_fork(run: Run, fork: Fork, album: Album) -> Fork:
 
     run.keep_fork(fork.edit.id, fork.parent.edit, fork.parent.criterion, fork.identity, record)
     return stored
-
-
-def count_made(run: Run, identity: str) -> int:
-    """Return how many repeats of a fork the run holds."""
-    with run.reader() as reader:
-        return reader.count_forks(identity)
 
 
 def forks_of(run: Run | str | Path, edit: str | None = None, criterion: str | None = None) -> list[Fork]:
@@ -273,10 +273,10 @@ class ForkGroup:
         return ", ".join(f"{count} × {label}" for label, count in self.labels.most_common())
 
 
-def count_forks(run: Run) -> int:
-    """Return the number of forks in a run."""
+def count_forks(run: Run, identity: str | None = None) -> int:
+    """Return how many forks a run holds, all or the repeats of one."""
     with run.reader() as reader:
-        return reader.count_forks()
+        return reader.count_forks(identity)
 
 
 def group_forks(run: Run, edit: str | None = None, criterion: str | None = None) -> list[ForkGroup]:
@@ -295,7 +295,7 @@ def group_forks(run: Run, edit: str | None = None, criterion: str | None = None)
         rows = reader.fork_facts(_FACTS, equal)
     groups: dict[str, ForkGroup] = {}
     for number, name, own_criterion, identity, *facts in rows:
-        step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction, protocol, *was = facts
+        step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction, protocol, *outcome = facts
         group = groups.setdefault(
             identity,
             ForkGroup(
@@ -309,18 +309,12 @@ def group_forks(run: Run, edit: str | None = None, criterion: str | None = None)
                 asked=str(asked),
                 parent=None if parent is None else int(parent),
                 protocol=str(protocol),
-                parent_label=_label(*was),
+                parent_label=_format_facts(*outcome),
             ),
         )
         group.numbers.append(int(number))
-        group.labels[_label(status, label, score, reason)] += 1
+        group.labels[_format_facts(status, label, score, reason)] += 1
     return list(groups.values())
-
-
-def _label(status: Any, label: Any, score: Any, reason: Any) -> str:
-    if status != "judged":
-        return f"unjudged ({reason})"
-    return str(label) if label else "no number" if score is None else f"{score:g}"
 
 
 SINGLE = ("source", "edited", "reference")
@@ -348,13 +342,13 @@ class StoredTrace:
     """The edit with the paths of its manifest."""
 
 
-def select_units(run: Run, name: str, wanted: str | None = None) -> tuple[list[Unit], list[Configuration]]:
+def select_units(run: Run, name: str, configuration: str | None = None) -> tuple[list[Unit], list[Configuration]]:
     """Return the units of an edit in one configuration per protocol, by default the newest that judged it.
 
     Args:
         run: The run.
         name: The edit's name.
-        wanted: A configuration's short name, judge, mode or whole name, or `all`.
+        configuration: A configuration's short name, judge, mode or whole name, or `all`.
 
     Returns:
         The units, and the configurations that judged the edit and were left out.
@@ -363,21 +357,21 @@ def select_units(run: Run, name: str, wanted: str | None = None) -> tuple[list[U
         UserError: No configuration of this name judged the edit.
     """
     configurations = run.configurations()
-    if wanted == ALL or (wanted is None and len(configurations) < 2):
+    if configuration == ALL or (configuration is None and len(configurations) < 2):
         return list(skip_repeated_verdicts(run.units(name))), []
-    if wanted is not None and (units := list(run.units(name, wanted))):  # a whole name, also of one that is not listed
+    if configuration is not None and (units := list(run.units(name, configuration))):  # a whole name, also of one that is not listed
         return units, []
     by_name = {own.name: list(run.units(name, own.name)) for own in configurations}
-    here = [own for own in configurations if by_name[own.name]]
-    fitting = here if wanted is None else match_configurations(here, wanted)
-    if here and not fitting:
+    of_edit = [own for own in configurations if by_name[own.name]]
+    fitting = of_edit if configuration is None else match_configurations(of_edit, configuration)
+    if of_edit and not fitting:
         raise UserError(
-            f'edit "{name}" has no configuration "{wanted}" in {run.folder.name}; it has: {format_list(here)}'
+            f'edit "{name}" has no configuration "{configuration}" in {run.folder.name}; it has: {format_list(of_edit)}'
         )
     protocols = dict.fromkeys(own.protocol for own in fitting)
     chosen = [find_newest([own for own in fitting if own.protocol == protocol]) for protocol in protocols]
     units = list(skip_repeated_verdicts(unit for own in chosen for unit in by_name[own.name]))
-    return units, [own for own in here if own not in chosen]
+    return units, [own for own in of_edit if own not in chosen]
 
 
 def find_trace(
@@ -444,7 +438,9 @@ def find_trace(
         outcome=unit.outcome,
         trace=trace,
     )
-    return _load(run, edit, {role: tuple(shas) for role, shas in pictures.items()}, parent, unit)
+    described = next((own for own in run.about()["configurations"] if own["name"] == unit.configuration), {})
+    by_role = {role: tuple(shas) for role, shas in pictures.items()}
+    return _load(run, edit, by_role, parent, described, (unit.judge, unit.protocol, unit.mode))
 
 
 def _load_fork_trace(run: Run, number: int) -> StoredTrace:
@@ -453,9 +449,8 @@ def _load_fork_trace(run: Run, number: int) -> StoredTrace:
     parent = ForkParent(
         **fields, run=str(run.folder), asked=fork.asked, fork=number, outcome=fork.outcome, trace=fork.trace
     )
-    return _load(
-        run, fork.edit, fork.pictures, parent, None, fork.judge_described, (fork.judge, fork.protocol, fork.mode)
-    )
+    judged = (fork.judge, fork.protocol, fork.mode)
+    return _load(run, fork.edit, fork.pictures, parent, fork.judge_described, judged)
 
 
 def _load(
@@ -463,23 +458,17 @@ def _load(
     edit: Edit,
     pictures: Mapping[str, tuple[Sha, ...]],
     parent: ForkParent,
-    unit: Unit | None,
-    described: Mapping[str, Any] | None = None,
-    judged: tuple[str, str, str] | None = None,
+    described: Mapping[str, Any],
+    judged: tuple[str, str, str],
 ) -> StoredTrace:
     album = Album()
     for sha in pictures_of(parent.trace):
         keep_picture(run, sha, album)
-    if unit is not None:
-        configurations = run.about()["configurations"]
-        described = next((record for record in configurations if record["name"] == unit.configuration), {})
-        judged = (unit.judge, unit.protocol, unit.mode)
-    assert judged is not None
     return StoredTrace(
         edit=_with_stored_files(run, edit, pictures),
         pictures=pictures,
         parent=parent,
-        described=described or {},
+        described=described,
         asked=_question_facts(run, parent.asked),
         judge=judged[0],
         protocol=judged[1],
@@ -519,6 +508,7 @@ def _with_stored_files(run: Run, edit: Edit, pictures: Mapping[str, Sequence[Sha
 
 
 def _question_facts(run: Run, key: str) -> Mapping[str, Any] | None:
+    """Return the facts of a question. A run without them may hold only judge, protocol, mode and criterion."""
     with run.reader() as reader:
         facts = reader.question_facts(key)
     return facts if len(facts) > 4 else None

@@ -16,7 +16,7 @@ from editloupe.evals.forks.fork_store import (
     Fork,
     ForkReplies,
     StoredTrace,
-    count_made,
+    count_forks,
     find_trace,
     fork_identity,
     keep_fork,
@@ -145,7 +145,7 @@ def fork(
             dropped=tuple(dict.fromkeys(drop)),
             boxes={call: tuple(box) for call, box in (boxes or {}).items()},  # type: ignore[misc]
             again=tuple(dict.fromkeys(again)),
-            pictures={str(place): _add_picture(path, trace) for place, path in (pictures or {}).items()},
+            pictures={str(position): _add_picture(path, trace) for position, path in (pictures or {}).items()},
         )
         plan = ForkPlan(trace.steps, step, change)
         _check_pictures(plan, trace)
@@ -174,7 +174,7 @@ def _check_pictures(plan: ForkPlan, trace: StoredTrace) -> None:
     """Raise UserError if the judge would have to see a picture that the run no longer holds."""
     change = plan.change
     for number, stored in enumerate(plan.kept[: plan.step - (0 if change else 1)], 1):
-        calls = {call.id: place for place, call in enumerate(stored.step.calls, 1)}
+        calls = {call.id: position for position, call in enumerate(stored.step.calls, 1)}
         for observation in stored.step.observations:
             call = calls.get(observation.call_id, 0)
             is_replaced = number == plan.step and (call in change.dropped or change.must_run(call))
@@ -211,7 +211,7 @@ class _ForkMaker:
 
     async def make(self, times: int) -> list[Fork]:
         """Make the fork `times` times, in addition to earlier repeats; each is stored as soon as it ends."""
-        first, slots = count_made(self._run, self.identity), asyncio.Semaphore(CONCURRENCY)
+        first, slots = count_forks(self._run, self.identity), asyncio.Semaphore(CONCURRENCY)
 
         async def make_repeat(repeat: int) -> None:
             async with slots:
