@@ -107,7 +107,9 @@ def _setup(stored: StoredTrace, other: JudgeChange) -> Setup:
     else:
         name = str(described.get("name"))
         same = (
-            find_setup(name) if name in setup_names() else read_setup({**described, "name": name}, "the stored settings")
+            find_setup(name)
+            if name in setup_names()
+            else read_setup({**described, "name": name}, "the stored settings")
         )
         settings = stored.described.get("settings")
         judging = dict(settings if isinstance(settings, Mapping) else described.get("judging") or {})

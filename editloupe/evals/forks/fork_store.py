@@ -295,7 +295,9 @@ def group_forks(run: Run, edit: str | None = None, criterion: str | None = None)
         rows = reader.fork_facts(_FACTS, equal)
     groups: dict[str, ForkGroup] = {}
     for number, name, own_criterion, identity, *facts in rows:
-        step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction, protocol, *outcome = facts
+        step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction, protocol, *outcome = (
+            facts
+        )
         group = groups.setdefault(
             identity,
             ForkGroup(
@@ -359,7 +361,7 @@ def select_units(run: Run, name: str, configuration: str | None = None) -> tuple
     configurations = run.configurations()
     if configuration == ALL or (configuration is None and len(configurations) < 2):
         return list(skip_repeated_verdicts(run.units(name))), []
-    if configuration is not None and (units := list(run.units(name, configuration))):  # a whole name, also of one that is not listed
+    if configuration is not None and (units := list(run.units(name, configuration))):  # a full name need not be listed
         return units, []
     by_name = {own.name: list(run.units(name, own.name)) for own in configurations}
     of_edit = [own for own in configurations if by_name[own.name]]
@@ -508,7 +510,7 @@ def _with_stored_files(run: Run, edit: Edit, pictures: Mapping[str, Sequence[Sha
 
 
 def _question_facts(run: Run, key: str) -> Mapping[str, Any] | None:
-    """Return the facts of a question. A run without them may hold only judge, protocol, mode and criterion."""
+    """Return the facts of a question; None if they are names only, as of imported scores."""
     with run.reader() as reader:
         facts = reader.question_facts(key)
     return facts if len(facts) > 4 else None
