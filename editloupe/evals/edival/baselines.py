@@ -134,18 +134,15 @@ def score_labelled_edits(
 
 def _read_lmms(lmms: Sequence[LmmRun]) -> dict[str, dict[tuple[str, ...], float | None]]:
     """Return the verdicts of every LMM by name. A single LMM is called `LMM alone`; several are called by their models."""
-    named: dict[str, dict[tuple[str, ...], float | None]] = {}
+    by_name: dict[str, dict[tuple[str, ...], float | None]] = {}
     for folder, configuration in lmms:
         table = read_run_table(folder, PROTOCOL, configuration)
         with Run.open(folder) as run:
             short = {own.name: own.short_name for own in run.configurations(PROTOCOL)}
         name = short.get(table.configuration, table.judges[0]).removesuffix("/plain") if len(lmms) > 1 else LMM
-        named[name if name not in named else f"{name} ({folder.name})"] = _verdicts(table)
-    return named
-
-
-def _verdicts(table: RunTable) -> dict[tuple[str, ...], float | None]:
-    return {_picture(row): _score(row) for row in table.rows}
+        verdicts = {_picture(row): _score(row) for row in table.rows}
+        by_name[name if name not in by_name else f"{name} ({folder.name})"] = verdicts
+    return by_name
 
 
 def _picture(row: RunRow) -> tuple[str, ...]:
@@ -166,9 +163,7 @@ class ClipDirections:
         self._encoder, self._file = encoder, file
         self.problems: dict[str, str] = {}
         """Reason by edit if there is no direction."""
-        self._known: dict[str, float] = {}
-        if file.exists():
-            self._known = dict(self._read_file())
+        self._directions = dict(self._read_file()) if file.exists() else {}
 
     def _read_file(self) -> Iterator[tuple[str, float]]:
         for row in read_log_rows(self._file, []):
@@ -183,12 +178,12 @@ class ClipDirections:
         for number, (row, turn, _) in enumerate(edits, start=1):
             captions = build_captions(turn.tasks[0])
             key = file_key({"clip": self._encoder.fingerprint, "pictures": _picture(row)[1:], "captions": captions})
-            if key not in self._known:
+            if key not in self._directions:
                 value = self._direction(row.edit, *captions)
                 if value is not None:
-                    self._known[key] = value
+                    self._directions[key] = value
                     append_line(self._file, json.dumps({"key": key, "edit": row.edit.id, "direction": value}).encode())
-            directions[row.name] = self._known.get(key)
+            directions[row.name] = self._directions.get(key)
             tick(number)
         return directions
 
@@ -218,7 +213,7 @@ class LabelledEdit:
     kind: str
     ratings: tuple[float, ...]
     """1 for yes and 0 for no, one per person."""
-    said: Mapping[str, float | None]
+    outcomes: Mapping[str, float | None]
     """Outcome by method: 1 or 0, or CLIP's direction; None if the method has no outcome."""
 
 
@@ -266,15 +261,15 @@ def compare_methods(
     Section 2.5 calls people's own agreement the best that any method can reach, which holds only if every rating counts. So
     that is the default. The overall accuracy by the other rule is stated in a note.
     """
-    left = {method: sum(edit.said.get(method) is None for edit in edits) for method in methods}
-    both = [edit for edit in edits if all(edit.said.get(method) is not None for method in methods)]
+    left_out = {method: sum(edit.outcomes.get(method) is None for edit in edits) for method in methods}
+    both = [edit for edit in edits if all(edit.outcomes.get(method) is not None for method in methods)]
     agreements = _compute_agreements(both, methods, rule)
     return BaselineTable(
         methods=tuple(methods),
         ratings=rule,
         labelled=len(edits),
         compared=len(both),
-        left_out=left,
+        left_out=left_out,
         agreements=agreements,
         people=people,
         notes=(*_describe_ratings(both, methods, rule), *notes, *((TUNED,) if CLIP_DIR in methods else ())),
@@ -313,7 +308,7 @@ def _compute_agreements(
     kinds = np.array([edit.kind for _, edit, _ in rated], str)
     human = np.array([rating for _, _, rating in rated], float)
     ordered = [kind for kind in TYPES if kind in kinds] + sorted(set(kinds) - set(TYPES))
-    outcomes = {method: np.array([edit.said[method] for _, edit, _ in rated], float) for method in methods}
+    outcomes = {method: np.array([edit.outcomes[method] for _, edit, _ in rated], float) for method in methods}
     thresholds: dict[str, float] = {}
     masks: dict[str, Bools] = {kind: kinds == kind for kind in ordered}
     if CLIP_DIR in outcomes:

@@ -16,6 +16,7 @@ from editloupe.agent.asker import Asker
 from editloupe.agent.replies.answers import parse_object
 from editloupe.evals.batch.work_items import ItemTally, TemporaryReplies, Tick, ignore_tally, work_through
 from editloupe.evals.edival.files import SceneFile, file_key, load_if_current, relative_name, write_json
+from editloupe.graphs.edival_observations import hit_box
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import Pixels
@@ -59,10 +60,8 @@ class Decomposer:
     async def all(self, pictures: dict[str, Path], concurrency: int = 8, tick: Tick = ignore_tally) -> ItemTally:
         """Decompose all pictures. Files that are still valid are skipped."""
         async with aclosing(self.asker.chat):
-            tally, items = (
-                ItemTally("decompose", total=len(pictures)),
-                (PictureFile(*item) for item in pictures.items()),
-            )
+            tally = ItemTally("decompose", total=len(pictures))
+            items = (PictureFile(*item) for item in pictures.items())
             await work_through(items, self.one, tally, concurrency, tick, self.kept)
             return tally
 
@@ -115,8 +114,9 @@ class Decomposer:
         for item in objects:
             if item.is_person:
                 continue
-            detections = self.finder.find(padded, item.name)
-            hits = [_hit(f.box, f.score, f.label, frame.side) for f in detections]
+            hits = [
+                _hit(found.box, found.score, found.label, frame.side) for found in self.finder.find(padded, item.name)
+            ]
             # The large-box filter of the evaluation does not apply here: a box that is too large drops its object.
             hits = filter_usable(hits, settings.decompose_threshold, 1.0)
             if is_grounded(hits, settings.decompose_max_side, settings.decompose_max_area):
@@ -175,14 +175,9 @@ class Letterbox(NamedTuple):
 
 def render_boxes(picture: Picture, objects: Sequence[GroundedObject]) -> bytes:
     """Return the picture as a JPEG file with all boxes and names drawn."""
-    width, height = picture.size
-    boxes, labels = [], []
-    for item in objects:
-        for hit in item.hits:
-            x1, y1 = min(round(hit.x1 * width), width - 1), min(round(hit.y1 * height), height - 1)
-            box = Box(x1=x1, y1=y1, x2=max(x1 + 1, round(hit.x2 * width)), y2=max(y1 + 1, round(hit.y2 * height)))
-            boxes.append(box)
-            labels.append(f"{item.name} {hit.score:.2f}")
+    hits = [(item.name, hit) for item in objects for hit in item.hits]
+    boxes = [hit_box(hit, picture.size) for _, hit in hits]
+    labels = [f"{name} {hit.score:.2f}" for name, hit in hits]
     return encode(draw_boxes(picture.pixels, boxes, labels), "jpeg", 90)
 
 

@@ -144,11 +144,11 @@ def import_chains(file: Path, images: Path, out: Path) -> ImportTally:
             broken.add(str(row.values.get("image_index", "")).strip())
     if not turns and not tally.left_out:
         raise UserError(f"{file.name} has no chain")
-    for image, listed in turns.items():
+    for image, of_image in turns.items():
         if image in broken:
             continue
         try:
-            facts = [{**vars(turn), "where": None} for turn in listed]
+            facts = [{**vars(turn), "where": None} for turn in of_image]
             key = file_key({"released": facts, "texts": texts("paper")})
             photograph = photographs.find(image)
             sha = Album().open(photograph).sha
@@ -157,12 +157,12 @@ def import_chains(file: Path, images: Path, out: Path) -> ImportTally:
             if current is not None and current.sha == sha:
                 tally.held += 1
                 continue
-            write_json(path, _chain(image, listed, relative_name(photograph, out), sha, key))
+            write_json(path, _chain(image, of_image, relative_name(photograph, out), sha, key))
             tally.made += 1
         except ImageError as problem:
-            tally.left_out.append(f"{listed[0].where}: the picture of {image} cannot be read: {problem}")
+            tally.left_out.append(f"{of_image[0].where}: the picture of {image} cannot be read: {problem}")
         except UnreadableRow as problem:
-            tally.left_out.append(f"{listed[-1].where}: {problem}")
+            tally.left_out.append(f"{of_image[-1].where}: {problem}")
     return tally
 
 
@@ -218,7 +218,7 @@ def _read_list(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
             raise UnreadableRow(f"{name} is too long")
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             try:
                 value = ast.literal_eval(value)
             except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -235,8 +235,8 @@ def _read_boolean(value: Any) -> bool:
     return word == "true"
 
 
-def _chain(image: str, listed: Sequence[ReleasedTurn], picture: str, sha: str, key: str) -> ChainFile:
-    rows = sorted(listed, key=lambda row: row.turn)
+def _chain(image: str, turns: Sequence[ReleasedTurn], picture: str, sha: str, key: str) -> ChainFile:
+    rows = sorted(turns, key=lambda row: row.turn)
     if [row.turn for row in rows] != list(range(1, len(rows) + 1)):
         numbers = ", ".join(str(row.turn) for row in rows)
         raise UnreadableRow(f"picture {image} has the turns {numbers}, which are not 1, 2, 3… each once")
@@ -254,7 +254,7 @@ def _chain(image: str, listed: Sequence[ReleasedTurn], picture: str, sha: str, k
         )
         for row in rows
     ]
-    turns = tuple(
+    chain_turns = tuple(
         ChainTurn(turn=row.turn, task=task, instruction=row.instructions[-1], pools=pool, extra=row.extra)
         for row, task, pool in zip(rows, tasks, pools, strict=True)
     )
@@ -266,8 +266,8 @@ def _chain(image: str, listed: Sequence[ReleasedTurn], picture: str, sha: str, k
         key=key,
         proposals=RELEASED,
         start=_start(tasks[0], rows[0]),
-        turns=turns,
-        complex=build_complex_prompts(turns, random.Random(f"0:{image}"), "paper"),
+        turns=chain_turns,
+        complex=build_complex_prompts(chain_turns, random.Random(f"0:{image}"), "paper"),
         pools_given=True,
     )
 
@@ -285,7 +285,7 @@ def _start(task: Task, first: ReleasedTurn) -> Pools:
     brings = task.type in ("subject_add", "subject_replace", "color_alter", "material_alter")
     brings |= task.type == "text_change" and task.object is None
     newest = first.all[-1] if first.all else None
-    there = newest is None or newest in first.unchanged or newest == task.object
-    names = first.all[:-1] if brings and not there else first.all
+    is_old = newest is None or newest in first.unchanged or newest == task.object
+    names = first.all[:-1] if brings and not is_old else first.all
     objects = tuple(SceneObject(name=name, object=name) for name in names)
     return Pools(all=names, unchanged=names, available=objects)

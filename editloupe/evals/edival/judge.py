@@ -60,12 +60,12 @@ class EdivalInstruments:
 
     def notes(self) -> tuple[str, ...]:
         """Return a sentence per instrument that is not used."""
-        left = []
+        notes = []
         if self.features is None:
-            left.append("no feature model: consistency is measured by pixels only and has no EdiVal-CC score")
+            notes.append("no feature model: consistency is measured by pixels only and has no EdiVal-CC score")
         if self.quality is None:
-            left.append("HPSv3 is not used: visual quality has luminance quantiles only")
-        return tuple(left)
+            notes.append("HPSv3 is not used: visual quality has luminance quantiles only")
+        return tuple(notes)
 
 
 def open_instruments(
@@ -333,26 +333,22 @@ def find_evaluation(
         UserError: If a folder is invalid, a model has two folders, or no pictures are left.
     """
     files = read_folder(chains, ChainFile)
-    results_found = find_results(results, files) if results is not None else []
+    every = find_results(results, files) if results is not None else []
     for model, folder in (by_model or {}).items():
-        if any(result.model == model for result in results_found):
+        if any(result.model == model for result in every):
             raise UserError(f"{results} and {folder} both have results of {model}; rename one of them")
-        results_found += find_model_results(model, folder, files)
-    have = {"model": {result.model for result in results_found}, "mode": {result.mode for result in results_found}}
-    for what, wanted in (("model", models), ("mode", modes)):
+        every += find_model_results(model, folder, files)
+    for kind, wanted in (("model", models), ("mode", modes)):
+        present = {getattr(result, kind) for result in every}
         for name in wanted:
-            if name not in have[what]:
-                raise UserError(
-                    f'there are no results of the {what} "{name}"; there are: {", ".join(sorted(have[what]))}'
-                )
+            if name not in present:
+                raise UserError(f'there are no results of the {kind} "{name}"; there are: {", ".join(sorted(present))}')
     selected = [
-        result
-        for result in results_found
-        if (not models or result.model in models) and (not modes or result.mode in modes)
+        result for result in every if (not models or result.model in models) and (not modes or result.mode in modes)
     ]
     if not selected:
-        listed = ", ".join(sorted({f"{result.model}/{result.mode}" for result in results_found}))
-        raise UserError(f"no results are left to judge; there are: {listed}")
+        pairs = ", ".join(sorted({f"{result.model}/{result.mode}" for result in every}))
+        raise UserError(f"no results are left to judge; there are: {pairs}")
     return Evaluation(chains, files, selected)
 
 

@@ -264,7 +264,7 @@ def compute_figures(
     turns = max(score.turn for score in scores)
     both = {True, False} <= {score.square for score in scores}
     many = len(read) > 1
-    notes = [*_differences(read), *(f"{run.name}: {note}" if many else note for run in read for note in run.notes)]
+    notes = [*_note_judges(read), *(f"{run.name}: {note}" if many else note for run in read for note in run.notes)]
     unjudged, not_applicable = Counter[str](), Counter[str]()
     for run in read:
         unjudged.update(run.unjudged)
@@ -417,7 +417,7 @@ def _name_configurations(read: Sequence[RunOfChains]) -> list[TurnScore]:
     return joined
 
 
-def _differences(read: Sequence[RunOfChains]) -> list[str]:
+def _note_judges(read: Sequence[RunOfChains]) -> list[str]:
     """Return a note if the runs have different judges."""
     judges = {run.judges for run in read}
     if len(judges) < 2:

@@ -327,20 +327,16 @@ def build_comparison_table(comparison: SettingsComparison) -> PrintedTable:
 
 def build_comparison_blocks(comparison: SettingsComparison) -> list[Block]:
     """Return the blocks of a report of a comparison."""
-    rows = tuple(
-        (item.metric, str(item.points), _cell(item.pearson), _cell(item.spearman), item.why or "")
-        for item in comparison.correlations
-    )
     differs = "; ".join(comparison.differs) or "no setting"
     return [
         Heading(f"{comparison.a} against {comparison.b}", 1),
         Paragraph(f"Differing: {differs}. One point for every model and turn that both have ({comparison.mode})."),
-        PrintedTable("", ("figure", "points", "Pearson", "Spearman", ""), rows),
+        replace(build_comparison_table(comparison), title="", columns=("figure", "points", "Pearson", "Spearman", "")),
     ]
 
 
 def _cell(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
+    return NONE if value is None else f"{value:.4f}"
 
 
 PAIRS = (("EdiVal-IF", "EdiVal-CC"), ("EdiVal-IF", "EdiVal-VQ"), ("EdiVal-CC", "EdiVal-VQ"))
@@ -404,8 +400,8 @@ def _count_unjudged(model: ModelFigures) -> tuple[int, int]:
 
 def _mode_blocks(figures: EdivalFigures, mode: str, latency: Mapping[str, float]) -> Iterator[Block]:
     models = figures.of(mode)
-    what = "turn" if mode == MULTI else "instructions in one prompt"
-    yield Heading(f"{mode}: by {what}", 2)
+    step = "turn" if mode == MULTI else "instructions in one prompt"
+    yield Heading(f"{mode}: by {step}", 2)
     yield from _table_blocks(build_mode_tables(figures, mode, latency))
     if len(models) > 1:
         yield Heading("Pareto fronts (Figures 10, 14 and 15)", 3)

@@ -136,6 +136,7 @@ def test_json_lines_with_real_lists_are_the_same(tmp_path: Path, photos: Path) -
     ("change", "told"),
     [
         ({"instructions": "['Do"}, "line 4: instructions is not a list"),
+        ({"instructions": "[" * 100_000}, "line 4: instructions is not a list"),
         ({"turns": "two"}, 'line 4: turns is "two"'),
         ({"task_type": ["a"]}, "line 4: task_type has 1 entries, turns says 3"),
         ({"bg_consistency": "perhaps"}, "line 4: bg_consistency"),
