@@ -194,7 +194,8 @@ class EdivalJudge(BaseJudge):
             outcomes = [Unjudged(criterion=c, reason=Reason.MISSING_INPUT, detail=str(error)) for c in wanted]
             return self._judgement(edit, outcomes, [], CRITERIA)
         async with reserve_pictures(edit.paths):
-            end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=context)
+            judging = EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=context)
+            end = await self._lifecycle.until_closed(judging)
         return self._judgement(edit, end["outcomes"], end.get("traces", []), CRITERIA)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sqlite3
 import subprocess
@@ -16,17 +17,20 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.edival.files import write_json
-from editloupe.evals.edival.judge import EdivalInstruments
+from editloupe.evals.edival.judge import EdivalInstruments, EdivalJudge
 from editloupe.evals.edival.metrics import compute_figures
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
+from editloupe.rubrics.edival.pools import KEY, build_turn, start_pools
 from editloupe.rubrics.edival.rules import load_published
+from editloupe.rubrics.edival.tasks import Task
 from editloupe.tools.contract import ToolError
-from editloupe.types import NOT_APPLICABLE, Reason, Unjudged, UserError, Verdict
+from editloupe.types import NOT_APPLICABLE, Edit, Reason, Unjudged, UserError, Verdict
 from tests.conftest import StartServer
 from tests.drawn_pictures import save
 from tests.evals.edival import stand_ins as s
 from tests.evals.edival.evaluate_once import run as evaluate
+from tests.evals.edival.evaluate_once import stand_ins
 from tests.scripted import Answer, Request, say
 
 
@@ -376,6 +380,16 @@ def test_a_killed_evaluation_goes_on_where_it_was(place: Place, scripted: StartS
     assert (done.tally.held, done.tally.judged) == (15, 3)
     assert server.served - asked == 1, "nothing that was answered is asked again"
     assert [place.label(f"b/multi/kitchen/{n}") for n in (1, 2, 3)] == ["yes", "yes", "yes"]
+
+
+def test_a_closed_judge_of_chains_judges_nothing(tmp_path: Path) -> None:
+    picture = save(s.scene(("wooden box", s.BOX)), tmp_path / "box.png")
+    turn = build_turn(start_pools([]), [Task(type="text_change", text="HELLO")], "multi", "kitchen")
+    edit = Edit(source=picture, edited=picture, instruction="…", extra={KEY: turn.model_dump(mode="json")})
+    judge = EdivalJudge("rules", stand_ins(), criteria=(CONSISTENCY,))
+    judge.close()
+    with pytest.raises(UserError, match="closed"):
+        asyncio.run(judge.ajudge(edit))
 
 
 def _held(out: Path) -> int:
