@@ -298,24 +298,26 @@ def group_forks(run: Run, edit: str | None = None, criterion: str | None = None)
         step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction, protocol, *outcome = (
             facts
         )
-        group = groups.setdefault(
-            identity,
-            ForkGroup(
-                edit=str(name),
-                criterion=str(own_criterion),
-                step=int(step),
-                changes=tuple(map(str, json.loads(changes or "[]"))),
-                judge=str(judge),
-                instruction=str(instruction or ""),
-                repeat=int(repeat or 0),
-                asked=str(asked),
-                parent=None if parent is None else int(parent),
-                protocol=str(protocol),
-                parent_label=_format_facts(*outcome),
-            ),
-        )
-        group.numbers.append(int(number))
-        group.labels[_format_facts(status, label, score, reason)] += 1
+        with run.damage.reading("forks", str(number)):
+            own_label = _format_facts(status, label, score, reason)
+            group = groups.setdefault(
+                identity,
+                ForkGroup(
+                    edit=str(name),
+                    criterion=str(own_criterion),
+                    step=int(step),
+                    changes=tuple(map(str, json.loads(changes or "[]"))),
+                    judge=str(judge),
+                    instruction=str(instruction or ""),
+                    repeat=int(repeat or 0),
+                    asked=str(asked),
+                    parent=None if parent is None else int(parent),
+                    protocol=str(protocol),
+                    parent_label=_format_facts(*outcome),
+                ),
+            )
+            group.numbers.append(int(number))
+            group.labels[own_label] += 1
     return list(groups.values())
 
 
@@ -440,7 +442,8 @@ def find_trace(
         outcome=unit.outcome,
         trace=trace,
     )
-    described = next((own for own in run.about()["configurations"] if own["name"] == unit.configuration), {})
+    configurations: list[dict[str, Any]] = run.about()["configurations"]
+    described = next((own for own in configurations if own["name"] == unit.configuration), {})
     by_role = {role: tuple(shas) for role, shas in pictures.items()}
     return _load(run, edit, by_role, parent, described, (unit.judge, unit.protocol, unit.mode))
 

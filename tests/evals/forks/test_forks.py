@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from editloupe import Box, JudgeSettings, UserError, fork
 from editloupe.cli.main import run as command
 from editloupe.evals.forks import forks_of
 from editloupe.evals.forks.fork_judge import JudgeChange
-from editloupe.evals.forks.fork_store import count_labels, find_parting
+from editloupe.evals.forks.fork_store import count_labels, find_parting, group_forks
 from editloupe.evals.runs.export.tables import iter_unit_rows
 from editloupe.evals.runs.merging import merge_runs
 from editloupe.evals.runs.pruning import prune
@@ -70,6 +71,18 @@ def test_a_fork_is_no_verdict_of_the_edit(keep: Keep) -> None:
     assert (one.number, one.label) == (1, "Wrong Action")
 
 
+def test_a_fork_whose_record_is_damaged_is_left_out_and_reported(keep: Keep) -> None:
+    kept = keep()
+    kept.fork(1, drop=[1])
+    kept.fork(2)
+    with closing(sqlite3.connect(kept.run / "run.sqlite")) as connection, connection:
+        connection.execute("UPDATE forks SET record = '{}' WHERE fork = 1")
+    with Run.open(kept.run) as run:
+        assert [group.numbers for group in group_forks(run)] == [[2]]
+        assert run.damage.holds("forks", "1")
+
+
+@pytest.mark.long
 def test_a_fork_is_kept_in_another_run_whole(keep: Keep, tmp_path: Path) -> None:
     kept = keep()
     before = (kept.run / "run.sqlite").read_bytes()
