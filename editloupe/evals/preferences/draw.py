@@ -41,22 +41,17 @@ class DrawSettings:
         seed: Seed of the draw.
         people: Number of people to ask per pair.
         rule: How their answers decide.
-        within_model: Pair different outputs of one model, instead of outputs of two models.
+        within_model: Pair different outputs of one model, as a reward model compares them in training.
     """
 
     dimensions: Sequence[str] = ()
-    """Without any, all that the runs have a criterion of."""
     criteria: Mapping[str, str] = field(default_factory=dict)
-    """Dimensions to the criterion used for each, if it is not one of the rules' own."""
     margin: float = LABEL_STEP
-    """Points of 100 by which one must be ahead to be clearly better."""
     per_source: int | None = None
-    """Maximum number of pairs per source in each dimension."""
     seed: int = 0
     people: int = 2
     rule: DecisionRule = "third"
     within_model: bool = False
-    """Pair different outputs of one model, as a reward model compares them in training."""
 
 
 @dataclass
@@ -117,13 +112,13 @@ def draw_pairs(tables: Sequence[RunTable], settings: DrawSettings, folder: Path)
     """
     if len({(table.protocol, table.judges) for table in tables}) > 1:
         raise UserError("the runs were judged by different judges or protocols; their scores make no pairs together")
-    named = " and ".join(dict.fromkeys(table.name for table in tables))
-    groups = (_group_within_models if settings.within_model else _group_across_models)(tables, named)
-    scored_by = _find_criteria(tables, settings, named)
+    title = " and ".join(dict.fromkeys(table.name for table in tables))
+    groups = (_group_within_models if settings.within_model else _group_across_models)(tables, title)
+    scored_by = _find_criteria(tables, settings, title)
     files = PictureFiles(tables, folder)
     used = {name for criteria in scored_by.values() for name in criteria}
-    has = dict.fromkeys(name for table in tables for name in table.criteria)
-    drawn = DrawnPairs(unused=() if settings.dimensions else tuple(name for name in has if name not in used))
+    unused = [name for name in _list_criteria(tables) if name not in used]
+    drawn = DrawnPairs(unused=() if settings.dimensions else tuple(unused))
     by_source: dict[tuple[str, str], list[OpenPair]] = {}
     ids: set[str] = set()
     for outputs in groups:
@@ -134,21 +129,32 @@ def draw_pairs(tables: Sequence[RunTable], settings: DrawSettings, folder: Path)
                     continue
                 ids.add(pair.id)
                 by_source.setdefault((dimension, pair.source), []).append(pair)
-    for (dimension, source), listed in by_source.items():
-        sampled = sample_source_pairs(listed, settings, f"{settings.seed}:{dimension}:{source}")
-        drawn.beyond += len(listed) - len(sampled)
-        drawn.pairs += sampled
-    drawn.pairs = shuffle_pairs(settings.seed, drawn.pairs)
+    _sample_and_shuffle(by_source, settings, drawn)
     return drawn
 
 
-def _group_across_models(tables: Sequence[RunTable], named: str) -> list[list[tuple[str, RunRow]]]:
+def _list_criteria(tables: Sequence[RunTable]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for table in tables for name in table.criteria))
+
+
+def _sample_and_shuffle(
+    by_source: Mapping[tuple[str, str], list[OpenPair]], settings: DrawSettings, drawn: DrawnPairs
+) -> None:
+    """Add pairs to those drawn, at most the allowed number per dimension and source."""
+    for (dimension, source), pairs in by_source.items():
+        sampled = sample_source_pairs(pairs, settings, f"{settings.seed}:{dimension}:{source}")
+        drawn.beyond += len(pairs) - len(sampled)
+        drawn.pairs += sampled
+    drawn.pairs = shuffle_pairs(settings.seed, drawn.pairs)
+
+
+def _group_across_models(tables: Sequence[RunTable], title: str) -> list[list[tuple[str, RunRow]]]:
     """Return the outputs of every case that at least two models have, each with its model."""
     models = split_by_model(tables)
     models.pop(NOTHING_EDITED, None)
     if len(models) < 2:
         raise UserError(
-            f"{named} holds outputs of only one editing model ({', '.join(models)}), so there is no pair of two models; "
+            f"{title} holds outputs of only one editing model ({', '.join(models)}), so there is no pair of two models; "
             "--within-model pairs different outputs of one"
         )
     cases: dict[Hashable, list[tuple[str, RunRow]]] = {}
@@ -157,11 +163,11 @@ def _group_across_models(tables: Sequence[RunTable], named: str) -> list[list[tu
             cases.setdefault(row.case, []).append((model, row))
     groups = [outputs for outputs in cases.values() if len({model for model, _ in outputs}) > 1]
     if not groups:
-        raise UserError(f"no two models of {named} have an output for the same source and instruction")
+        raise UserError(f"no two models of {title} have an output for the same source and instruction")
     return groups
 
 
-def _group_within_models(tables: Sequence[RunTable], named: str) -> list[list[tuple[str, RunRow]]]:
+def _group_within_models(tables: Sequence[RunTable], title: str) -> list[list[tuple[str, RunRow]]]:
     """Return the outputs of one model for one case, if it has several. Outputs without a model's name are grouped by run."""
     groups: dict[Hashable, list[tuple[str, RunRow]]] = {}
     for table in tables:
@@ -171,38 +177,38 @@ def _group_within_models(tables: Sequence[RunTable], named: str) -> list[list[tu
                 groups.setdefault((row.case, model), []).append((model, row))
     several = [outputs for outputs in groups.values() if len({edited_picture_key(row) for _, row in outputs}) > 1]
     if not several:
-        raise UserError(f"no model of {named} has two different outputs for the same source and instruction")
+        raise UserError(f"no model of {title} has two different outputs for the same source and instruction")
     return several
 
 
-def _find_criteria(tables: Sequence[RunTable], settings: DrawSettings, named: str) -> dict[str, dict[str, str]]:
-    """Return the criteria of every dimension that is wanted, each with its flag."""
+def _find_criteria(tables: Sequence[RunTable], settings: DrawSettings, title: str) -> dict[str, dict[str, str]]:
+    """Return the criteria of every dimension to draw for, each with its flag."""
     dimensions = find_pair_rules().criteria
-    has = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
+    has = _list_criteria(tables)
     for dimension in (*settings.dimensions, *settings.criteria):
         if dimension not in dimensions:
             raise UserError(f'"{dimension}" is not a dimension; choose from: {", ".join(dimensions)}')
     for dimension, criterion in settings.criteria.items():
         if criterion not in has:
-            raise UserError(f'{named} was not judged on "{criterion}" for {dimension}; it has: {", ".join(has)}')
-    wanted: dict[str, dict[str, str]] = {}
+            raise UserError(f'{title} was not judged on "{criterion}" for {dimension}; it has: {", ".join(has)}')
+    criteria: dict[str, dict[str, str]] = {}
     for dimension in dict.fromkeys(settings.dimensions or dimensions):
         own = dimensions[dimension]
         if dimension in settings.criteria:
-            wanted[dimension] = {settings.criteria[dimension]: next(iter(own.values()))}
-        elif here := {name: flag for name, flag in own.items() if name in has}:
-            wanted[dimension] = here
+            criteria[dimension] = {settings.criteria[dimension]: next(iter(own.values()))}
+        elif judged := {name: flag for name, flag in own.items() if name in has}:
+            criteria[dimension] = judged
         elif settings.dimensions:
             raise UserError(
-                f"{named} has no criterion of {dimension} ({', '.join(own)}); it has: {', '.join(has)}: "
+                f"{title} has no criterion of {dimension} ({', '.join(own)}); it has: {', '.join(has)}: "
                 f"name the one to use with --criterion {dimension}=NAME"
             )
-    if not wanted:
+    if not criteria:
         raise UserError(
-            f"{named} has no criterion of {', '.join(dimensions)}; it has: {', '.join(has)}: "
+            f"{title} has no criterion of {', '.join(dimensions)}; it has: {', '.join(has)}: "
             "name the ones to use with --criterion DIMENSION=NAME"
         )
-    return wanted
+    return criteria
 
 
 def _build_output_pairs(
@@ -312,12 +318,12 @@ def _build_fields(row: RunRow, dimension: str, criteria: Mapping[str, str], file
     return fields
 
 
-def sample_source_pairs(listed: list[OpenPair], settings: DrawSettings, seed: str) -> list[OpenPair]:
+def sample_source_pairs(pairs: list[OpenPair], settings: DrawSettings, seed: str) -> list[OpenPair]:
     """Draw some pairs of one source, clear ones first."""
-    if settings.per_source is None or len(listed) <= settings.per_source:
-        return listed
+    if settings.per_source is None or len(pairs) <= settings.per_source:
+        return pairs
     chance = random.Random(seed)
-    shuffled = chance.sample(sorted(listed, key=lambda pair: pair.id), len(listed))
+    shuffled = chance.sample(sorted(pairs, key=lambda pair: pair.id), len(pairs))
     return sorted(shuffled, key=lambda pair: pair.by_scores == UNCLEAR)[: settings.per_source]
 
 
@@ -325,26 +331,24 @@ class PictureFiles:
     """Finds the pictures of rows: the run's own copies, which were judged, else the original files."""
 
     def __init__(self, tables: Sequence[RunTable], folder: Path) -> None:
-        self._kept = [PictureFolder(table.folder / PICTURES) for table in tables]
+        self._folders = [PictureFolder(table.folder / PICTURES) for table in tables]
         self._folder = folder.resolve()
-        self._known: dict[str, Path | None] = {}
+        self._copies: dict[str, Path | None] = {}
 
     def of(self, row: RunRow, role: str, position: int = 0) -> str | None:
         """Return a picture's path relative to the file of pairs; None if it cannot be found."""
         shas = row.pictures.get(role, [])
         path = self._copy(shas[position]) if position < len(shas) else None
         if path is None:
-            named = row.edit.files.get(role, ())
-            path = (
-                Path(str(named[position])) if position < len(named) and Path(str(named[position])).is_file() else None
-            )
+            originals = [Path(str(picture)) for picture in row.edit.files.get(role, ())]
+            path = originals[position] if position < len(originals) and originals[position].is_file() else None
         return os.path.relpath(path.resolve(), self._folder) if path else None
 
     def _copy(self, sha: str) -> Path | None:
         """Return a run's copy of a picture. Results are kept, since a candidate is part of many pairs."""
-        if sha not in self._known:
-            self._known[sha] = next((path for pictures in self._kept if (path := pictures.find(sha))), None)
-        return self._known[sha]
+        if sha not in self._copies:
+            self._copies[sha] = next((path for pictures in self._folders if (path := pictures.find(sha))), None)
+        return self._copies[sha]
 
 
 def draw_rationales(tables: Sequence[RunTable], settings: DrawSettings, folder: Path) -> DrawnPairs:
@@ -359,10 +363,9 @@ def draw_rationales(tables: Sequence[RunTable], settings: DrawSettings, folder: 
         UserError: There are no two judges, or they have no edit and criterion in common.
     """
     names = _name_judges(tables)
-    wanted = set(settings.dimensions)
-    if unknown := wanted - {name for table in tables for name in table.criteria}:
-        has = ", ".join(dict.fromkeys(name for table in tables for name in table.criteria))
-        raise UserError(f'"{min(unknown)}" was not judged in these runs; there are: {has}')
+    wanted, has = set(settings.dimensions), _list_criteria(tables)
+    if unknown := wanted.difference(has):
+        raise UserError(f'"{min(unknown)}" was not judged in these runs; there are: {", ".join(has)}')
     files, drawn = PictureFiles(tables, folder), DrawnPairs()
     by_case: dict[Hashable, dict[str, tuple[RunRow, RunTable]]] = {}
     for table, judge in zip(tables, names, strict=True):
@@ -386,11 +389,7 @@ def draw_rationales(tables: Sequence[RunTable], settings: DrawSettings, folder: 
                 by_source.setdefault((pair.dimension, pair.source), []).append(pair)
     if not together:
         raise UserError(f"{' and '.join(t.name for t in tables)} have no edit and criterion in common")
-    for (criterion, source), listed in by_source.items():
-        sampled = sample_source_pairs(listed, settings, f"{settings.seed}:{criterion}:{source}")
-        drawn.beyond += len(listed) - len(sampled)
-        drawn.pairs += sampled
-    drawn.pairs = shuffle_pairs(settings.seed, drawn.pairs)
+    _sample_and_shuffle(by_source, settings, drawn)
     return drawn
 
 

@@ -41,8 +41,8 @@ class PairSide(Record):
     """One of the two sides of a pair.
 
     Args:
-        key: Hash of the content.
-        name: The editing model, or the judge.
+        key: Hash of the content. Answers refer to it, so they stay valid if the order or the draw changes.
+        name: The editing model, or the judge; annotators do not see it.
         picture: The edited picture's file, relative to the file of pairs.
         rationale: The judge's rationale.
         label: The label the judge gave with the rationale.
@@ -50,16 +50,11 @@ class PairSide(Record):
     """
 
     key: str
-    """Hash of the content. Answers refer to it, so they stay valid if the order or the draw changes."""
     name: str
-    """The editing model, or the judge; annotators do not see it."""
     picture: str | None = None
-    """The edited picture's file, relative to the file of pairs."""
     rationale: str | None = None
     label: str | None = None
-    """The label the judge gave with the rationale."""
     score: float | None = None
-    """0 to 100, by the run's judge."""
 
 
 class OpenPair(Record):
@@ -81,30 +76,25 @@ class OpenPair(Record):
         target_boxes: The edit's target boxes, in pixels of the source picture.
         people: Number of people to ask.
         rule: How their answers decide.
-        fields: Further fields of the line in `pairs.jsonl`.
+        fields: Further fields of the line in `pairs.jsonl`: task, flags, hints.
     """
 
     id: str
     kind: PairKind
     dimension: str
-    """The dimension, or for rationales the criterion."""
     title: str
     question: str
     prompt: str
     source: str
-    """Identifies the source picture."""
     source_image: str
     edited: str | None = None
-    """With rationales: the picture they are about."""
     a: PairSide
     b: PairSide
     by_scores: str | None = None
-    """The key of the better one, `tie` or `unclear`; None if the pair was not scored."""
     target_boxes: tuple[Box, ...] = ()
     people: Annotated[int, Field(ge=1)] = 2
     rule: DecisionRule = "third"
     fields: Mapping[str, Any] = {}
-    """Further fields of the line in `pairs.jsonl`: task, flags, hints."""
 
     @property
     def keys(self) -> tuple[str, str]:
@@ -245,18 +235,18 @@ def decide_pair(pair: OpenPair, choices: Iterable[str]) -> PairDecision:
         pair: The pair.
         choices: The keys that people chose, or `tie`.
     """
-    made = list(choices)
-    votes = Counter(made)
-    if len(made) < pair.people:
+    votes = Counter(choices)
+    if votes.total() < pair.people:
         return PairDecision("open", None, votes)
-    if len(votes) == 1:
-        return PairDecision("decided", made[0], votes)
+    ((choice, count),) = votes.most_common(1)
+    if count == votes.total():
+        return PairDecision("decided", choice, votes)
     if pair.rule == "third":
-        ((most, count),) = votes.most_common(1)
-        if len(made) == pair.people and not (pair.people > 2 and 2 * count > len(made)):
+        has_majority = 2 * count > votes.total()
+        if votes.total() == pair.people and not (pair.people > 2 and has_majority):
             return PairDecision("another", None, votes)
-        if 2 * count > len(made):
-            return PairDecision("decided", most, votes)
+        if has_majority:
+            return PairDecision("decided", choice, votes)
     return PairDecision("split", None, votes)
 
 
@@ -424,13 +414,9 @@ def _build_line(pair: OpenPair, choice: str, by: DecidedBy, votes: Mapping[str, 
         "label": label,
         **pair.fields,
         "models": {"winner": winner.name, "loser": loser.name},
-        "scores": _side_scores(winner, loser),
+        "scores": {"winner": winner.score, "loser": loser.score},
         **decision,
     }
-
-
-def _side_scores(winner: PairSide, loser: PairSide) -> dict[str, float | None]:
-    return {"winner": winner.score, "loser": loser.score}
 
 
 class PairAgreement(Record):

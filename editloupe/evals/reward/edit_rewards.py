@@ -81,10 +81,10 @@ def best_of(
     Raises:
         UserError: If there are no edits, the judge cannot judge the protocol, or it cannot be reached at all.
     """
-    listed = list(edits)
-    if not listed:
+    edits = list(edits)
+    if not edits:
         raise UserError("best_of needs at least one edit")
-    return find_best(_score_and_warn(listed, judge, concurrency, options))
+    return find_best(_score_and_warn(edits, judge, concurrency, options))
 
 
 def find_best(scores: Sequence[float | None], same: float = SAME) -> int | None:

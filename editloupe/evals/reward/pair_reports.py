@@ -61,15 +61,15 @@ def judge_pairs(pairs: Iterable[Pair], judge: Judge, way: Way = "pointwise", con
         way: `pointwise` judges each candidate, `pairwise` both at once in both orders.
         concurrency: The most concurrent requests to the model.
     """
-    listed = list(pairs)
-    edits = pair_edits(listed, judge.protocol, way)
+    pairs = list(pairs)
+    edits = pair_edits(pairs, judge.protocol, way)
     scores = rewards(edits, judge, concurrency=concurrency)
     members = [
         PairMember(edit, 0, None if reward.score is None else 100 * reward.score, reward.why)
         for edit, reward in zip(edits, scores, strict=True)
     ]
     about = {"judge": judge.spec, "protocol": judge.protocol, "mode": judge.mode}
-    return _build_report(listed, members, way, sum((score.usage for score in scores), Usage()), about)
+    return _build_report(pairs, members, way, sum((score.usage for score in scores), Usage()), about)
 
 
 def report_pairs(
@@ -110,18 +110,8 @@ def _unjudged_result(pair: Pair, protocol: str, way: Way) -> PairResult:
     """Return the result of a pair without any judgement: not judged yet, or no metric applies."""
     own_protocol = find_protocol(protocol)
     is_asked = own_protocol is None or any(own_protocol.rubrics_for(edit) for edit in pair.edits(way))
-    return PairResult(
-        id=pair.id,
-        dimension=pair.dimension,
-        label=pair.label,
-        task=pair.task,
-        group=pair.group,
-        candidates=pair.candidates,
-        scores=(None, None),
-        decision=None,
-        correct=None,
-        why=NOT_YET if is_asked else f"no metric of {pair.dimension} is asked of {pair.task}",
-    )
+    why = NOT_YET if is_asked else f"no metric of {pair.dimension} is asked of {pair.task}"
+    return PairResult(**_describe_pair(pair), scores=(None, None), decision=None, correct=None, why=why)
 
 
 def find_rows(table: RunTable, edits: Iterable[Edit]) -> dict[str, RunRow]:
@@ -129,15 +119,15 @@ def find_rows(table: RunTable, edits: Iterable[Edit]) -> dict[str, RunRow]:
     rows: dict[str, list[RunRow]] = {}
     for row in table.rows:
         rows.setdefault(row.edit.id, []).append(row)
-    found_rows = {}
+    row_of_edit = {}
     for edit in edits:
-        listed = rows.get(edit.id, [])
-        if len(listed) > 1:
-            wanted = EditFiles(edit).pictures
-            listed = [row for row in listed if all(row.pictures.get(role) == shas for role, shas in wanted.items())]
-        if listed:
-            found_rows[edit.id] = RunRow(edit, listed[0].pictures, listed[0].units, listed[0].name)
-    return found_rows
+        alike = rows.get(edit.id, [])
+        if len(alike) > 1:
+            pictures = EditFiles(edit).pictures.items()
+            alike = [row for row in alike if all(row.pictures.get(role) == shas for role, shas in pictures)]
+        if alike:
+            row_of_edit[edit.id] = RunRow(edit, alike[0].pictures, alike[0].units, alike[0].name)
+    return row_of_edit
 
 
 def list_assumptions(pairs: Iterable[Pair], protocol: str) -> list[str]:
@@ -202,9 +192,9 @@ def build_table_lines(paths: Sequence[Path]) -> JudgeTable:
         )
     names = [row.line.name for row in rows]
     for more in (_list_settings(rows), [row.place for row in rows], [row.differs for row in rows]):
-        taken = Counter(names)
+        counts = Counter(names)
         names = [
-            f"{name} · {word}" if taken[name] > 1 and word else name for name, word in zip(names, more, strict=True)
+            f"{name} · {word}" if counts[name] > 1 and word else name for name, word in zip(names, more, strict=True)
         ]
     lines = [row.line._replace(name=name) for row, name in zip(rows, names, strict=True)]
     passports = {name: row.passport for row, name in zip(rows, names, strict=True) if row.passport}
@@ -224,13 +214,13 @@ def _list_settings(rows: Sequence[_TableLine]) -> list[str]:
 def _read_run_lines(folder: Path) -> list[_TableLine]:
     """Return a line per configuration and way."""
     with Run.open(folder) as run:
-        listed = run.configurations()
-        tables = [read_run_table(run, own.protocol, own.name) for own in listed]
+        configurations = run.configurations()
+        tables = [read_run_table(run, own.protocol, own.name) for own in configurations]
         with run.reader() as reader:
             keys = dict(reversed(reader.questions_by_configuration()))
-            settings = [_flatten(reader.question_facts(keys[own.name]).get("sampling", {})) for own in listed]
+            settings = [_flatten(reader.question_facts(keys[own.name]).get("sampling", {})) for own in configurations]
     lines = []
-    for table, own, values in zip(tables, listed, settings, strict=True):
+    for table, own, values in zip(tables, configurations, settings, strict=True):
         members = [member for row in table.rows for member in score_pair_members(table.protocol, row, table.criteria)]
         rules = find_set_rules(members, table.protocol)
         results = decide_pairs(members, rules)
@@ -267,8 +257,7 @@ def _read_result_line(file: Path) -> _TableLine:
         results = [PairResult.model_validate(result) for result in content["results"]]
         rules = find_pair_rules(content.get("layout") or content.get("protocol"))
         name = _format_name(str(content["judge"]), content["way"])
-        known = content.get("passport")
-        passport = Passport.model_validate(known) if known else None
+        passport = Passport.model_validate(content["passport"]) if content.get("passport") else None
         line = count_judge_accuracy(name, results, rules, content["way"])
         return _TableLine(line, file.stem, rules=rules, passport=passport)
     except OSError as error:
@@ -333,8 +322,8 @@ def judge_by_scores(pairs: Sequence[Pair], file: str | Path, name: str | None = 
         layout=layout,
     )
     if not report.overall.judged:
-        wanted = "a verdict" if way == "pairwise" else "both numbers"
-        raise UserError(f"{file.name} has {wanted} of none of the {number_of(len(pairs), 'pair')}")
+        content = "a verdict" if way == "pairwise" else "both numbers"
+        raise UserError(f"{file.name} has {content} of none of the {number_of(len(pairs), 'pair')}")
     notes = []
     if scores_of_file.strangers:
         lines = f"{len(scores_of_file.strangers)} lines" if len(scores_of_file.strangers) > 1 else "a line"
@@ -395,7 +384,7 @@ def _add_verdicts(row: Row, ids: set[str], scores_of_file: ExternalScores) -> No
 
 
 def _find_roots(pairs: Sequence[Pair]) -> list[Path]:
-    """Return the folders that relative picture paths can refer to: those of the pair files."""
+    """Return the folders of the pair files, to which the paths of pictures are relative."""
     return list(dict.fromkeys(pair.root for pair in pairs if pair.root is not None))
 
 

@@ -36,8 +36,8 @@ def build_model_pairs(edits: Iterable[Edit], dimensions: Sequence[str], file: st
         cases.setdefault(case_key(edit, edit.files), []).append(edit)
     pairs = []
     for number, outputs in enumerate(cases.values(), start=1):
-        seen = [edit.model for edit in outputs]
-        twice = next((edit for edit in outputs if seen.count(edit.model) > 1), None)
+        models = [edit.model for edit in outputs]
+        twice = next((edit for edit in outputs if models.count(edit.model) > 1), None)
         if twice is not None:
             raise UserError(
                 f"the model {twice.model} has two outputs for the source and instruction of edit {twice.id}"
@@ -80,16 +80,16 @@ def rank_models(tables: Sequence[RunTable], dimensions: Sequence[str] = (), leve
     comparisons = _find_direct_comparisons(tables)
     if comparisons:
         judged = [name for name, group in comparisons.items() if group]
-        wanted = dimensions or (*judged, OVERALL)
-        unknown = [name for name in wanted if name != OVERALL and name not in comparisons]
+        dimensions = dimensions or (*judged, OVERALL)
+        unknown = [name for name in dimensions if name != OVERALL and name not in comparisons]
         if unknown:
             raise UserError(f'no pair was asked about "{unknown[0]}"; there are: {", ".join(comparisons)}')
-        open_ones = [name for name in wanted if name != OVERALL and name not in judged]
-        if not judged or open_ones:
-            about = f" about {open_ones[0]}" if open_ones else ""
+        unjudged = [name for name in dimensions if name != OVERALL and name not in judged]
+        if not judged or unjudged:
+            about = f" about {unjudged[0]}" if unjudged else ""
             raise UserError(f"no question on two outputs{about} has been judged, so there is nothing to rank by")
         pooled = [comparison for group in comparisons.values() for comparison in group]
-        return [_rank(pooled if name == OVERALL else comparisons[name], name, level) for name in wanted]
+        return [_rank(pooled if name == OVERALL else comparisons[name], name, level) for name in dimensions]
     return [
         _add_part_name(_rank_by_scores(some, protocol, name, level), part)
         for part, some in _split_parts(tables)
@@ -149,7 +149,7 @@ def _rank_by_scores(tables: Sequence[RunTable], protocol: str, dimension: str, l
     cases: dict[Hashable, dict[str, list[float]]] = {}
     sources: dict[Hashable, str] = {}
     models: set[str] = set()
-    left = 0
+    unscored = 0
     for table in tables:
         for row in table.rows:
             model = table.name if row.model == NO_MODEL and len(tables) > 1 else row.model
@@ -157,7 +157,7 @@ def _rank_by_scores(tables: Sequence[RunTable], protocol: str, dimension: str, l
             score = _find_score(row, protocol, criteria, dimension, by_formula)
             sources[row.case] = row.source
             if score is None:
-                left += 1
+                unscored += 1
             else:
                 cases.setdefault(row.case, {}).setdefault(model, []).append(score)
     if len(models) < 2:
@@ -170,13 +170,13 @@ def _rank_by_scores(tables: Sequence[RunTable], protocol: str, dimension: str, l
             comparisons.append(PairwiseJudgement(first, second, outcome, sources[case]))
     if not comparisons:
         raise UserError("no two models have a judged output for the same source and instruction")
-    notes = (
-        [f"{number_of(left, 'output')} {verb(left, 'has', 'have')} no score and {verb(left, 'is', 'are')} left out."]
-        if left
-        else []
-    )
+    notes = []
+    if unscored:
+        outputs, has, are = number_of(unscored, "output"), verb(unscored, "has", "have"), verb(unscored, "is", "are")
+        notes.append(f"{outputs} {has} no score and {are} left out.")
     lacking = sorted(models - {name for comparison in comparisons for name in (comparison.first, comparison.second)})
-    notes += [f"Compared with no other model, so left out: {', '.join(lacking)}."] if lacking else []
+    if lacking:
+        notes.append(f"Compared with no other model, so left out: {', '.join(lacking)}.")
     return _rank(comparisons, dimension, level, *notes)
 
 
