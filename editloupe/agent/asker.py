@@ -65,7 +65,7 @@ class Asker:
             schema: What replies must conform to, if the provider supports it.
 
         Raises:
-            Unanswered: No reply could be read, or the model declined.
+            NoAnswer: No reply could be read, or the model declined.
             ModelFailed: As any request.
         """
         album = album or Album()

@@ -91,7 +91,7 @@ class PictureState(TypedDict, total=False):
     pictures: dict[str, Sha]
     number: int
     """In a branch: the index of the task."""
-    seen: dict[DetectorQuery, tuple[Hit, ...]]
+    hits: dict[DetectorQuery, tuple[Hit, ...]]
     """In a branch: the detector's hits."""
     steps: list[Step]
     """In a branch: the detector's calls."""
@@ -119,12 +119,12 @@ def branch(state: PictureState, runtime: Runtime[EdivalContext]) -> list[Send] |
     """Start a branch per task and per measurement."""
     if state.get("outcomes"):
         return END
-    wanted = runtime.context.criteria
+    criteria = runtime.context.criteria
     branch_state = PictureState(edit=state["edit"], turn=state["turn"], pictures=state["pictures"])
-    tasks = range(len(state["turn"].tasks)) if FOLLOWING in wanted else ()
+    tasks = range(len(state["turn"].tasks)) if FOLLOWING in criteria else ()
     ways = [Send("ground", {**branch_state, "number": number}) for number in tasks]
-    ways += [Send("compare", branch_state)] if CONSISTENCY in wanted else []
-    ways += [Send("measure", branch_state)] if QUALITY in wanted else []
+    ways += [Send("compare", branch_state)] if CONSISTENCY in criteria else []
+    ways += [Send("measure", branch_state)] if QUALITY in criteria else []
     return ways
 
 
@@ -143,19 +143,18 @@ async def ground(state: PictureState, runtime: Runtime[EdivalContext]) -> Comman
     steps = [detection_step(0, f"{task.type}: {state['turn'].sentence(number)}", detections)] if detections else []
     context.tell(context.heading(state["edit"], FOLLOWING), steps)
     hits = {detection.query: detection.hits for detection in detections}
-    return Command(goto=Send("rule" if task.by_detector else "ask", {**state, "seen": hits, "steps": steps}))
+    return Command(goto=Send("rule" if task.by_detector else "ask", {**state, "hits": hits, "steps": steps}))
 
 
 def _detections(context: EdivalContext, state: PictureState, task: Task) -> list[ObjectDetection]:
     """Run the detector for all queries of a rule, or until the object of a question is found."""
     threshold = context.rules.threshold_of(task.type)
-    wanted = list_detector_queries(task, context.rules) or list_crop_queries(
-        task, state["turn"].name_after(state["number"])
-    )
+    name_after = state["turn"].name_after(state["number"])
+    queries = list_detector_queries(task, context.rules) or list_crop_queries(task, name_after)
     both = not task.by_detector and shows_both_crops(task, context.rules)
     done: list[ObjectDetection] = []
     has_object = False
-    for query in wanted:
+    for query in queries:
         if both and has_object and query.when == "after":
             continue
         name = SOURCE if query.when == "before" else EDITED
@@ -174,7 +173,7 @@ async def rule(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureS
     """
     context, number = runtime.context, state["number"]
     task = state["turn"].tasks[number]
-    finding = decide(task, state["seen"], context.rules)
+    finding = decide(task, state["hits"], context.rules)
     last = Step(index=len(state["steps"]), thought=f"By the boxes: {finding.why}.", answer=_word(finding.success))
     context.tell(context.heading(state["edit"], FOLLOWING), [last])
     steps = (*state["steps"], last)
@@ -197,11 +196,11 @@ async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureSt
     """Ask an LMM about the crop of one task. Its steps follow those of the detector."""
     context, number = runtime.context, state["number"]
     task = state["turn"].tasks[number]
-    hit = next((hits[0] for hits in state["seen"].values() if hits), None)
+    hit = next((hits[0] for hits in state["hits"].values() if hits), None)
     crop = await asyncio.to_thread(crop_object, context, context.shared.album[state["pictures"][EDITED]], hit)
     pictures = {EDITED: crop}
     if both := shows_both_crops(task, context.rules):
-        old = next((hits[0] for query, hits in state["seen"].items() if hits and query.when == "before"), hit)
+        old = next((hits[0] for query, hits in state["hits"].items() if hits and query.when == "before"), hit)
         source = context.shared.album[state["pictures"][SOURCE]]
         pictures = {SOURCE: await asyncio.to_thread(crop_object, context, source, old), EDITED: crop}
     answered = await _ask_lmm(LOOP, context, state, build_question(task, context.worded, both), pictures)
@@ -300,7 +299,7 @@ async def conclude(state: PictureState, runtime: Runtime[EdivalContext]) -> Pict
     context = runtime.context
     steps = _renumber([step for result in results for step in result.steps])
     heading = context.heading(state["edit"], FOLLOWING)
-    seconds = sum(step.seconds + sum(seen.seconds for seen in step.observations) for step in steps)
+    seconds = sum(step.seconds + sum(observation.seconds for observation in step.observations) for step in steps)
     prompt = tuple(dict.fromkeys(text for result in results for text in result.prompt))
     trace = heading.model_copy(update={"steps": steps, "prompt": prompt, "seconds": seconds})
     return PictureState(outcomes=[decide_following(results, state["turn"], steps)], traces=[trace])
@@ -316,10 +315,10 @@ def decide_following(results: Sequence[TaskResult], turn: Turn, steps: Sequence[
     failed = any(result.success is False for result in results)
     for result in results:
         if result.failure and not (failed and result.failure.reason in OF_THE_REPLY):
-            of_one = (
+            is_of_one = (
                 len(results) > 1 and result.failure.reason != Reason.BUDGET
-            )  # a cap has nothing to do with an instruction
-            where = f"instruction {result.number + 1}: " if of_one else ""
+            )  # a cap concerns no single instruction
+            where = f"instruction {result.number + 1}: " if is_of_one else ""
             return Unjudged(
                 criterion=FOLLOWING,
                 reason=result.failure.reason,

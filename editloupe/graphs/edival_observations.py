@@ -59,9 +59,9 @@ class EdivalContext(LiveContext):
 
     def find(self, picture: Picture, phrase: str) -> tuple[Hit, ...]:
         """Return the boxes of a phrase as shares of the picture, best first. Cached by picture and phrase."""
-        named = key("edival_find", self.finder.fingerprint, picture.sha, phrase)
+        cache_key = key("edival_find", self.finder.fingerprint, picture.sha, phrase)
         cached = self.shared.toolbox.memory.get(
-            named, lambda: CachedResult({"hits": [hit.model_dump() for hit in self._hits(picture, phrase)]})
+            cache_key, lambda: CachedResult({"hits": [hit.model_dump() for hit in self._hits(picture, phrase)]})
         )
         return tuple(Hit.model_validate(hit) for hit in cached.data["hits"])
 
@@ -84,8 +84,10 @@ class EdivalContext(LiveContext):
         if self.quality is None:
             return None
         quality = self.quality
-        named = key("edival_quality", quality.fingerprint, picture.sha)
-        cached = self.shared.toolbox.memory.get(named, lambda: CachedResult({"score": quality.score(picture.pixels)}))
+        cache_key = key("edival_quality", quality.fingerprint, picture.sha)
+        cached = self.shared.toolbox.memory.get(
+            cache_key, lambda: CachedResult({"score": quality.score(picture.pixels)})
+        )
         return float(cached.data["score"])
 
 
@@ -125,9 +127,9 @@ def detect(
     boxes = [hit_box(hit, picture.size) for hit in hits]
     parameters = {"target_image": name, "detect_object_name": query.phrase, "threshold": threshold}
     call = ToolCall(id=f"{DETECT}_{number}", name=DETECT, parameters=parameters)
-    listed = "; ".join(f"{list(box)}, confidence {hit.score:.2f}" for box, hit in zip(boxes, hits, strict=True))
+    places = "; ".join(f"{list(box)}, confidence {hit.score:.2f}" for box, hit in zip(boxes, hits, strict=True))
     count = "1 box" if len(hits) == 1 else f"{len(hits)} boxes"
-    text = f'"{query.phrase}" in {name}: {count}. {listed}.' if hits else f'No "{query.phrase}" was found in {name}.'
+    text = f'"{query.phrase}" in {name}: {count}. {places}.' if hits else f'No "{query.phrase}" was found in {name}.'
     pictures: tuple[Sha, ...] = ()
     if hits and show:
         marks = [f"{i}: {hit.score:.2f}" for i, hit in enumerate(hits, 1)]
@@ -233,13 +235,13 @@ def compare(
             rules.background_features,
             rules.background_patch_share,
         )
-        seen = {query.phrase for query, hits in hits_by_query.items() if hits}
-        values["not_masked"] = [name for name in all_objects if name not in seen]
+        masked = {query.phrase for query, hits in hits_by_query.items() if hits}
+        values["not_masked"] = [name for name in all_objects if name not in masked]
         if rest is not None:
             values |= {"background": rest.features, "background_l1": rest.l1}
-            there = resize(current.pixels, base.size)
+            resized = resize(current.pixels, base.size)
             pictures = tuple(
-                context.shared.album.add(black_out(pixels, boxes)[0]).sha for pixels in (base.pixels, there)
+                context.shared.album.add(black_out(pixels, boxes)[0]).sha for pixels in (base.pixels, resized)
             )
     call = ToolCall(id=COMPARE, name=COMPARE, parameters={"unchanged": list(unchanged), "background": background})
     observation = Observation(
@@ -316,6 +318,6 @@ def _sentence(values: Mapping[str, Any]) -> str:
             by = "" if features is None else f"{features:.4f} by features, "
             parts.append(f"{title}: {by}{l1:.4f} by pixels.")
     if values["not_masked"]:
-        listed = ", ".join(f'"{name}"' for name in values["not_masked"])
-        parts.append(f"Found in neither picture, so not left out of the background: {listed}.")
+        names = ", ".join(f'"{name}"' for name in values["not_masked"])
+        parts.append(f"Found in neither picture, so not left out of the background: {names}.")
     return " ".join(parts)

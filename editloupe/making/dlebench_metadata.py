@@ -77,7 +77,7 @@ class MetadataMaker:
         """Return the metadata of a question.
 
         Raises:
-            Unanswered: If the model gives no usable answer.
+            NoAnswer: If the model gives no usable answer.
         """
         texts = load_prompts()["metadata"]
         drawn_option = draw_option(question, self.settings)
@@ -104,17 +104,17 @@ class MetadataMaker:
 def build_task(question: PictureQuestion, settings: MakingSettings, drawn_option: str | None) -> str:
     """Return the task for the model about a question."""
     texts = load_prompts()["metadata"]
-    named = ", ".join(f"{kind} {' or '.join(names)}" for kind, names in operations(settings).items())
-    listed = "\n".join(quote_lines(option) for option in question.options) or "> (none)"
+    by_kind = ", ".join(f"{kind} {' or '.join(names)}" for kind, names in operations(settings).items())
+    options = "\n".join(quote_lines(option) for option in question.options) or "> (none)"
     wrong = (
         str(texts["drawn"]).format(wrong_option=quote_line(drawn_option)) if drawn_option else str(texts["by_model"])
     )
     return str(texts["task"]).format(
         question=quote_lines(question.question),
-        options=listed,
+        options=options,
         answer=quote_lines(question.answer),
         wrong=wrong,
-        operations=named,
+        operations=by_kind,
     )
 
 
@@ -151,8 +151,8 @@ def read_metadata(
         raise ValueError(f'"q_type" must be one of {", ".join(allowed)}.')
     facts["edit_ops"] = facts["edit_ops"].lower()
     if facts["edit_ops"] not in allowed[facts["q_type"]]:
-        wanted = " or ".join(allowed[facts["q_type"]])
-        raise ValueError(f'"edit_ops" must be {wanted} where "q_type" is {facts["q_type"]}.')
+        names = " or ".join(allowed[facts["q_type"]])
+        raise ValueError(f'"edit_ops" must be {names} where "q_type" is {facts["q_type"]}.')
     _check_captions(facts)
     if len(facts["edit_instruction"].split()) > LONGEST_INSTRUCTION:
         raise ValueError('"edit_instruction" must be one short sentence.')

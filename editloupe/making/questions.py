@@ -88,14 +88,14 @@ def read_questions(
     """
     beside = path if path.is_dir() else path.parent
     folders = [pictures] if pictures else [beside / name for name in PICTURE_FOLDERS]
-    seen: dict[str, str] = {}
+    places: dict[str, str] = {}
     for number, row in enumerate(read_rows(path, (*FIELDS["options"], *FIELDS["boxes"])), start=1):
         values = {ours: _find_first(row.values, names) for ours, names in FIELDS.items()}
         values["options"] = values["options"] if values["options"] is not None else _read_option_columns(row.values)
         name = str(values["id"] if values["id"] not in (None, "") else f"{path.stem}-{number}")
-        if name in seen:
-            raise row.error(f'the id "{name}" is already used at {seen[name]}; ids must be unique')
-        seen[name] = row.where
+        if name in places:
+            raise row.error(f'the id "{name}" is already used at {places[name]}; ids must be unique')
+        places[name] = row.where
         try:
             if row.values.get("is_video"):
                 raise UnusableRow("it is about a video")
@@ -167,14 +167,14 @@ def _split_options(question: Any, options: Any) -> tuple[str, tuple[str, ...]]:
     if not isinstance(question, str) or not question.strip():
         raise UnusableRow("it has no question")
     text = question.replace("<image>", "").strip()
-    listed = [str(option) for option in _as_list(options)] if options is not None else []
+    texts = [str(option) for option in _as_list(options)] if options is not None else []
     if isinstance(options, str) and (inside := _find_options(options)):
-        listed = [match.group(2) for match in inside]
-    if not listed and (inside := _find_options(text)):
-        listed = [match.group(2) for match in inside]
+        texts = [match.group(2) for match in inside]
+    if not texts and (inside := _find_options(text)):
+        texts = [match.group(2) for match in inside]
         text = text[: inside[0].start()]
     text = _ASKS_FOR_A_LETTER.sub("", text).strip()
-    stripped = [match.group(2) if (match := _OPTION.fullmatch(option)) else option.strip() for option in listed]
+    stripped = [match.group(2) if (match := _OPTION.fullmatch(option)) else option.strip() for option in texts]
     return " ".join(text.split()), tuple(option for option in stripped if option)
 
 
@@ -199,10 +199,10 @@ def _read_answer(answer: Any, options: Sequence[str], of_numbers: bool) -> str:
 
     A number is an index from 0, unless the options are numbers themselves or there is no such option.
     """
-    listed = _as_list(answer)
-    if answer is None or len(listed) != 1:
+    answers = _as_list(answer)
+    if answer is None or len(answers) != 1:
         raise UnusableRow("it has no single answer")
-    value = listed[0]
+    value = answers[0]
     if isinstance(value, int) and not isinstance(value, bool) and options and not of_numbers:
         if 0 <= value < len(options):
             return options[value]
@@ -227,10 +227,10 @@ def _take_first_answer(text: str) -> str:
     if not text.startswith("["):
         return text
     try:
-        listed = ast.literal_eval(text)
+        answers = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return text
-    return str(listed[0]).strip() if isinstance(listed, list) and listed else text
+    return str(answers[0]).strip() if isinstance(answers, list) and answers else text
 
 
 def _store_picture(
@@ -253,10 +253,10 @@ def _store_picture(
         except (binascii.Error, ValueError, TypeError):
             raise UnusableRow("its picture is not in base64") from None
         return _store_bytes(data, out), (), ()
-    listed = _as_list(picture)
-    if len(listed) != 1 or not isinstance(listed[0], str):
+    pictures = _as_list(picture)
+    if len(pictures) != 1 or not isinstance(pictures[0], str):
         raise UnusableRow("it has no single picture")
-    name = listed[0]
+    name = pictures[0]
     with suppress(OSError, ValueError):
         for folder in folders:
             path = (folder / name).resolve()
@@ -293,11 +293,12 @@ def _read_sidecar_boxes(path: Path) -> tuple[tuple[Box, ...], tuple[str, ...]]:
     try:
         content = json.loads(read_text(path.with_suffix(".json")))
         boxes = tuple(Box.model_validate([x, y, x + width, y + height]) for x, y, width, height in content["bbox"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return (), ()
     names = content.get("target_object")
-    named = isinstance(names, list) and len(names) == len(boxes)
-    return boxes, tuple(str(name) for name in names) if named else ()
+    if not isinstance(names, list) or len(names) != len(boxes):
+        return boxes, ()
+    return boxes, tuple(map(str, names))
 
 
 def _find_first(values: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -403,5 +404,5 @@ def _read_cell(value: Any) -> Any:
         return value
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return [part.strip() for part in value.split("|")] if "|" in value else value

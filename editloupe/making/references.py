@@ -120,9 +120,9 @@ def open_editor(
     Raises:
         UserError: The key is missing, or the provider has no image models.
     """
-    named, model = split_spec(spec)
+    provider_name, model = split_spec(spec)
     names = [candidate.name for candidate in PROVIDERS if candidate.edit_images]
-    provider = find_provider(named) if named != RULES else None
+    provider = find_provider(provider_name) if provider_name != RULES else None
     if provider is None or provider.edit_images is None:
         raise UserError(
             f"{spec} cannot edit pictures; use {' or '.join(f'{name}:MODEL' for name in names)}, or a folder"
@@ -181,7 +181,7 @@ class ReferenceMaker:
         """Make the reference of a sample and store it.
 
         Raises:
-            Unanswered: If no usable picture can be made.
+            NoAnswer: If no usable picture can be made.
         """
         assert sample.boxes is not None
         attempt = self.next_attempt(sample)

@@ -59,8 +59,8 @@ def find_given_boxes(sample: Sample) -> Boxes | None:
         return None
     boxes, sure = question.boxes, True
     if len(set(question.box_names)) > 1:
-        sure, named = False, find_first_named(sample.metadata.modified_object, question.box_names)
-        boxes = tuple(box for box, name in zip(boxes, question.box_names, strict=True) if named in (None, name))
+        sure, target = False, find_first_named(sample.metadata.modified_object, question.box_names)
+        boxes = tuple(box for box, name in zip(boxes, question.box_names, strict=True) if target in (None, name))
     key = boxes_key(question, sample.metadata)
     return Boxes(id=sample.id, key=key, boxes=boxes, confirmed=sure, by=QUESTION_SET, at=timestamp())
 
@@ -90,7 +90,7 @@ def propose_boxes(
     """Return the boxes that the detector proposes, or None if it finds nothing and a person will look.
 
     Raises:
-        Unanswered: If it finds nothing and `trusted` is set, so that no person will look.
+        NoAnswer: If it finds nothing and `trusted` is set, so that no person will look.
     """
     assert sample.metadata is not None, "boxes come after the metadata"
     picture = open_picture(folder / sample.question.picture)
@@ -100,10 +100,8 @@ def propose_boxes(
     detections = detector.detect(picture.pixels, phrase)
     detections = detections[: MOST_TARGETS if sample.metadata.q_type in SEVERAL else 1]
     if detections:
-        boxes, scores = (
-            tuple(detection.box for detection in detections),
-            tuple(round(detection.score, 4) for detection in detections),
-        )
+        boxes = tuple(detection.box for detection in detections)
+        scores = tuple(round(detection.score, 4) for detection in detections)
         return Boxes(id=sample.id, key=key, boxes=boxes, confirmed=trusted, scores=scores, by=name, at=timestamp())
     if trusted:
         raise NoAnswer(f'the detector finds no "{phrase}" in the picture')
@@ -115,16 +113,16 @@ def draw_boxes(folder: MakingFolder, sample_id: str, boxes: Sequence[Box], who: 
     sample = folder.sample(sample_id)
     if sample.metadata is None:
         raise UserError(f"{sample_id} has no metadata yet, so its target is unknown")
-    key, width_height = boxes_key(sample.question, sample.metadata), sample.question.size
+    key, (width, height) = boxes_key(sample.question, sample.metadata), sample.question.size
     if not boxes:
-        left = LeftOutSample(id=sample_id, key=key, left_out="the target is not in the picture", by=who, at=timestamp())
-        folder.boxes.add(left)
+        why = "the target is not in the picture"
+        folder.boxes.add(LeftOutSample(id=sample_id, key=key, left_out=why, by=who, at=timestamp()))
         return
     if len(boxes) > MOST_TARGETS:
         raise UserError(f"a sample has at most {MOST_TARGETS} targets")
-    inside = [box.clamped(*width_height) for box in boxes]
+    inside = [box.clamped(width, height) for box in boxes]
     if any(box is None for box in inside):
-        raise UserError(f"a box is outside the picture, which has {width_height[0]} × {width_height[1]} pixels")
+        raise UserError(f"a box is outside the picture, which has {width} × {height} pixels")
     clamped = tuple(box for box in inside if box)
     folder.boxes.add(Boxes(id=sample_id, key=key, boxes=clamped, confirmed=True, by=who, at=timestamp()))
 
@@ -191,11 +189,9 @@ def review(
     changed = {field_name: " ".join(str(text).split()) for field_name, text in (corrected or {}).items()}
     if decision == "correct" and not changed and boxes is None:
         raise UserError("a correction needs corrected metadata or boxes")
-    metadata = (
-        _correct_metadata(sample.metadata, changed, name, question_key(sample.question))
-        if decision == "correct"
-        else None
-    )
+    metadata = sample.metadata
+    if decision == "correct":
+        metadata = _correct_metadata(metadata, changed, name, question_key(sample.question))
     folder.reviews.add(
         Review(
             id=sample_id,
@@ -207,7 +203,7 @@ def review(
             note=note.strip(),
         )
     )
-    if metadata is None:
+    if decision != "correct":
         return
     if metadata.facts != sample.metadata.facts:
         folder.metadata.add(metadata)

@@ -54,6 +54,15 @@ def test_plain_rows_of_every_format_say_the_same(tmp_path: Path) -> None:
     assert (tmp_path / "out" / found[0].picture).is_file()
 
 
+def test_what_is_nested_too_deeply_is_no_list_of_options_and_no_boxes(tmp_path: Path) -> None:
+    deep = "[" * 20_000
+    a_picture(tmp_path / "a.png")
+    (tmp_path / "a.json").write_text(deep, "utf-8")
+    (tmp_path / "q.csv").write_text(f"picture,question,options,answer\na.png,Which?,{deep},A\n", "utf-8")
+    question = only(tmp_path / "q.csv", tmp_path / "out")
+    assert (question.options, question.boxes) == ((deep,), ())
+
+
 def test_v_star_bench_has_options_in_the_text_and_boxes_beside_the_picture(tmp_path: Path) -> None:
     a_picture(tmp_path / "direct_attributes" / "sa_1.jpg")
     beside = {"target_object": ["glove"], "bbox": [[10, 20, 30, 15]]}
