@@ -3,7 +3,7 @@
     python benchmarks/bare_loops.py posts MANIFEST URL CONCURRENCY TURNS    # HTTP posts of ready-made bodies
     python benchmarks/bare_loops.py graph MANIFEST URL CONCURRENCY TURNS    # LangGraph and langchain-openai, pictures in messages
 
-Neither compares, keeps, retries or reads anything; a fixed crop stands for what a tool would show.
+Neither compares, stores, retries or parses anything. A fixed crop takes the place of a tool's picture.
 """
 
 from __future__ import annotations

@@ -11,9 +11,8 @@
 
 The ideal is replies × seconds a reply ÷ replies in flight. Judging is counted at the server, from the first request to the last
 reply; what the process takes before and after is its start and end. The server runs in a process of its own on the same
-machine, so its CPU time is part of what the cores have to carry. How many cores other work took meanwhile is printed beside each
-measurement: where that is more than a tenth or so, seconds say little. The CPU time of Ray's workers
-counts as other work's.
+machine, so its CPU time is part of what the cores have to carry. How many cores other work took meanwhile is printed next to each
+measurement: if that is more than a tenth or so, seconds say little. The CPU time of Ray's workers counts as other work's.
 """
 
 from __future__ import annotations
@@ -29,12 +28,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+KEY = {"OPENAI_API_KEY": "benchmark-key"}
 START = "from editloupe.__main__ import main; main()"
 SCENARIOS = {
     "tools": ("localize_differences",),
@@ -91,7 +92,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--scenario", choices=SCENARIOS, default="tools")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--executor", choices=("local", "ray"), default="local")
-    parser.add_argument("--ray", action="store_true", help="two Ray workers in each round, beside the local executor")
+    parser.add_argument("--ray", action="store_true", help="two Ray workers in each round, and the local executor")
     parser.add_argument("--text", action="store_true", help="edits about text in each round, with and without a sign")
     parser.add_argument("--rules", action="store_true", help="the embedded judge in each round")
     parser.add_argument("--bare", action="store_true", help="a bare loop of posts and bare LangGraph in each round")
@@ -161,6 +162,13 @@ def write_manifest(file: Path, edited: str, instructions: list[str]) -> Path:
     ]
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return file
+
+
+def repeat_edits(manifest: Path, count: int) -> Iterator[dict[str, Any]]:
+    """Yield edits that use the pictures of a manifest in turn, each with an id and an instruction of its own."""
+    lines = [json.loads(line) for line in manifest.read_text().splitlines()]
+    for number in range(count):
+        yield {**lines[number % len(lines)], "id": f"e{number}", "instruction": f"Paint ball {number} red"}
 
 
 class Server:
@@ -303,7 +311,7 @@ def run_timed(command: list[str]) -> tuple[float, float, MemoryWatch, str]:
     """Run a command; return wall seconds, CPU seconds with its processes, its peak memory, and output."""
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+") as out:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=out, env={**os.environ, "OPENAI_API_KEY": "benchmark-key"})
+        process = subprocess.Popen(command, cwd=ROOT, stdout=out, env={**os.environ, **KEY})
         with MemoryWatch(process.pid) as watch:
             _, status, usage = os.wait4(process.pid, 0)
             wall = time.perf_counter() - started

@@ -36,7 +36,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "chroma": (0, 80), "flat": (0, 1), "significance": (0, 0.8), "also_recoloured": (0, 1), "score": (0, 1),
     "recoloured": (0, 1), "removed": (0, 1), "replaced": (0, 1), "said_colour": (0, 1), "said_place": (0, 1),
 }  # fmt: skip
-"""Where a number says something: below and above it says no more."""
+"""The range in which a number says something; values below and above count as its ends."""
 
 Plan = dict[str, dict[str, list[str]]]
 ORACLE: Plan = {
@@ -135,7 +135,7 @@ def fit_steps(plan: Plan, rows: dict[str, list[Row]]) -> dict[str, FollowingChec
 
 
 def overlaps(box: Sequence[int], other: Sequence[int]) -> bool:
-    """True where two boxes share a third of the smaller one."""
+    """Return whether two boxes share a third of the smaller one."""
     w, h = (min(box[i + 2], other[i + 2]) - max(box[i], other[i]) for i in (0, 1))
     smaller = min((b[2] - b[0]) * (b[3] - b[1]) for b in (box, other))
     return w > 0 and h > 0 and w * h > smaller / 3
@@ -212,11 +212,11 @@ def claim(m: Measured, table: Thresholds, mode: str) -> tuple[Boxes, float]:
 
 def consistency(m: Measured, limits: ConsistencyLimits, mode: str, boxes: Boxes, sure: float) -> int:
     """Judge Visual Consistency with limits, if the boxes are the target."""
-    found = m.masked if mode == "oracle" else m.whole
+    differences = m.masked if mode == "oracle" else m.whole
     targets = boxes if sure >= limits.claim else []
     own = m.own if mode == "oracle" else ()
-    places = find_anomalies(found, targets, own, limits, m.request.kind == "count" and bool(targets))
-    return VC_LABELS.index(decide_consistency(found, places, limits, "").label)
+    places = find_anomalies(differences, targets, own, limits, m.request.kind == "count" and bool(targets))
+    return VC_LABELS.index(decide_consistency(differences, places, limits, "").label)
 
 
 def interval(hits: dict[str, list[bool]], rounds: int = 2000) -> tuple[float, float, float]:
@@ -248,8 +248,8 @@ def report(data: Sequence[Measured], made: Sequence[Measured], groups: int) -> N
     hits: dict[tuple[str, str], dict[str, list[bool]]] = {}
 
     def count(how: str, m: Measured, table: Thresholds, mode: str) -> None:
-        for what, right in judge(m, table, mode).items():
-            hits.setdefault((what, how), {}).setdefault(m.known.scene, []).append(right)
+        for name, right in judge(m, table, mode).items():
+            hits.setdefault((name, how), {}).setdefault(m.known.scene, []).append(right)
 
     for number in range(groups):
         out = {mode: set(names[number::groups]) for mode, names in scenes.items()}
@@ -265,24 +265,24 @@ def report(data: Sequence[Measured], made: Sequence[Measured], groups: int) -> N
         if data is not made:
             for m in made if mode == "oracle" else data:
                 count("the other set", m, table, mode)
-    for (what, how), found in sorted(hits.items()):
-        exact, low, high = (100 * figure for figure in interval(found))
-        print(f"{what:32} {how:14} {exact:5.1f} % exact [{low:.0f}, {high:.0f}]")
+    for (name, how), by_scene in sorted(hits.items()):
+        exact, low, high = (100 * figure for figure in interval(by_scene))
+        print(f"{name:32} {how:14} {exact:5.1f} % exact [{low:.0f}, {high:.0f}]")
 
 
 def spread(data: Sequence[Measured], made: Sequence[Measured], rounds: int) -> None:
     """Fit on resampled scenes and print how far the weights move."""
     draw = np.random.default_rng(1)
-    seen: dict[str, list[float]] = {}
+    weights_by_term: dict[str, list[float]] = {}
     for _ in range(rounds):
         table = fit(resampled(data, draw), resampled(made, draw))
         for name, part in (("oracle", table.oracle), ("whole", table.whole)):
             for kind, steps in part.items():
                 for check in ("hit", "right", "kept"):
                     for term, value in getattr(steps, check).terms.items():
-                        seen.setdefault(f"{name} {kind} {check} {term}", []).append(value.weight)
+                        weights_by_term.setdefault(f"{name} {kind} {check} {term}", []).append(value.weight)
     print("weights over resampled scenes: mean ± standard deviation")
-    for name, weights in seen.items():
+    for name, weights in weights_by_term.items():
         print(f"  {name:52} {np.mean(weights):6.2f} ± {np.std(weights):.2f}")
 
 

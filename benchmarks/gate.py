@@ -78,11 +78,11 @@ class Prefix:
         self.moves, self.freedoms = [], []
         for part in join_types(kinds, sources):
             matrix = np.zeros((int(sources.max()) + 1, count))
-            here = np.isin(kinds, part)
-            for edit in np.flatnonzero(here):
+            own = np.isin(kinds, part)
+            for edit in np.flatnonzero(own):
                 weights = np.zeros((groups, count))
                 weights[part, edit] = 1 / groups
-                matrix[np.unique(sources[here]), edit] = unit.spread(weights).moves
+                matrix[np.unique(sources[own]), edit] = unit.spread(weights).moves
             self.moves.append(matrix.T)
             self.freedoms.append(empty.spread(np.isin(np.arange(groups), part)[:, None] / groups).freedom)
         whole = empty.spread(np.full((groups, 1), 1 / groups))
@@ -277,20 +277,20 @@ def open_prefix(kinds: tuple[int, ...], sources: tuple[int, ...]) -> Prefix:
 def simulate_power(repetitions: int, seed: int) -> Iterator[dict[str, Any]]:
     """Yield how often the loss that `--power` names is found, and how often a model without loss passes."""
     for edits, deviation, drop in ((60, 30.0, 5.0), (60, 15.0, 2.0), (200, 30.0, 5.0), (200, 20.0, 2.0)):
-        said = compute_power(deviation / np.sqrt(edits), edits - 1, edits, drop, ERROR, TESTS, "")
+        power = compute_power(deviation / np.sqrt(edits), edits - 1, edits, drop, ERROR, TESTS, "")
         random = np.random.default_rng((seed, edits, int(deviation)))
         kinds, sources = np.zeros(edits, int), np.arange(edits)
         answers = [
             test_looks(random.normal(-loss, deviation, (repetitions, edits, 1)), kinds, sources, False, TESTS, drop)
-            for loss in (said.loss, 0.0)
+            for loss in (power.loss, 0.0)
         ]
         yield {
             "edits": edits,
             "deviation": deviation,
             "drop": drop,
-            "loss": said.loss,
+            "loss": power.loss,
             "found": float(answers[0][1].mean()),
-            "unchanged passes, said": said.unchanged_passes,
+            "unchanged passes, said": power.unchanged_passes,
             "seen": float(answers[1][0].mean()),
         }
 

@@ -120,22 +120,21 @@ def parse() -> argparse.Namespace:
 
 def make_edits(manifest: Path, options: argparse.Namespace) -> None:
     """Write a manifest of this many edits, with people's labels."""
-    pairs = min(options.pairs, options.edits)
-    short = batch.make_edits(manifest.parent, pairs, options.size)
-    lines = [json.loads(line) for line in short.read_text().splitlines()]
+    short = batch.make_edits(manifest.parent, min(options.pairs, options.edits), options.size)
     labels = ("Flawless Execution", "Wrong Action")
-
-    def make_row(number: int) -> dict[str, object]:
-        human = {"instruction_following": labels[number % 2], "visual_consistency": "Single Anomaly"}
-        facts = {"id": f"e{number}", "instruction": f"Paint ball {number} red", "human": human}
-        return {**lines[number % pairs], **facts, "model": f"m{number % 4}"}
-
+    rows = (
+        {
+            **row,
+            "human": {"instruction_following": labels[number % 2], "visual_consistency": "Single Anomaly"},
+            "model": f"m{number % 4}",
+        }
+        for number, row in enumerate(batch.repeat_edits(short, options.edits))
+    )
     if options.table:
-        write_table(manifest, map(make_row, range(options.edits)))
+        write_table(manifest, rows)
         return
     with manifest.open("w") as out:
-        for number in range(options.edits):
-            out.write(json.dumps(make_row(number)) + "\n")
+        out.writelines(f"{json.dumps(row)}\n" for row in rows)
 
 
 def write_table(file: Path, rows: Iterator[dict[str, Any]]) -> None:
@@ -157,13 +156,14 @@ def write_table(file: Path, rows: Iterator[dict[str, Any]]) -> None:
 
 
 def judge(options: argparse.Namespace, manifest: Path, run: Path) -> None:
-    """Judge the manifest, looking at memory and time on the way."""
+    """Judge the manifest, and sample memory and time every second."""
     units = 2 if options.copies else 2 * options.edits
     print(
         f"{options.edits} edits of {options.size[0]} × {options.size[1]}, {options.scenario}, {units} units", end="; "
     )
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start", flush=True)
-    seen: list[tuple[int, float, float]] = []
+    samples: list[tuple[int, float, float]] = []
+    """Units done, core-seconds and megabytes."""
     started = time.perf_counter()
     with batch.Server(options) as server:
         arguments = [
@@ -173,24 +173,24 @@ def judge(options: argparse.Namespace, manifest: Path, run: Path) -> None:
             [sys.executable, "-c", batch.START, *arguments, "--quiet", *(("--limit", "1") if options.copies else ())],
             cwd=batch.ROOT,
             stdout=subprocess.DEVNULL,
-            env={**os.environ, "OPENAI_API_KEY": "benchmark-key"},
+            env={**os.environ, **batch.KEY},
         )
         while process.poll() is None:
             time.sleep(1)
             held = sum(shared for shared, _ in batch.megabytes(process.pid).values())
-            seen.append((done(run), batch.core_seconds(process.pid), held))
+            samples.append((done(run), batch.core_seconds(process.pid), held))
     if process.returncode:
         raise SystemExit(f"the batch ended with {process.returncode}")
-    seen = [sample for sample in seen if sample[2]]
-    early = [sample for sample in seen if units / 10 <= sample[0] <= units / 5] or seen[:1]
-    late = [sample for sample in seen if 0.9 * units <= sample[0] < units] or seen[-1:]
-    highest = [max(memory for _, _, memory in part) for part in (early, late, seen)]
-    planned = max((sample for sample in seen if not sample[0]), default=(0, 0.0, 0.0))
+    samples = [sample for sample in samples if sample[2]]
+    early = [sample for sample in samples if units / 10 <= sample[0] <= units / 5] or samples[:1]
+    late = [sample for sample in samples if 0.9 * units <= sample[0] < units] or samples[-1:]
+    highest = [max(memory for _, _, memory in part) for part in (early, late, samples)]
+    planned = max((sample for sample in samples if not sample[0]), default=(0, 0.0, 0.0))
     print(f"before the first unit: CPU {planned[1]:.1f} s, {planned[2]:.0f} MB")
     print(
         f"memory at a tenth {highest[0]:.0f} MB, at the last units {highest[1]:.0f} MB: {highest[1] / highest[0]:.2f} ×"
     )
-    print(f"peak {highest[2]:.0f} MB, with the summary once all is judged; CPU {seen[-1][1]:.0f} s in all")
+    print(f"peak {highest[2]:.0f} MB, with the summary once all is judged; CPU {samples[-1][1]:.0f} s in all")
     paces = [pace(part) for part in (early, late)]
     if all(paces):
         first, last = paces
@@ -227,7 +227,7 @@ def copy_answers(manifest: Path, folder: Path) -> None:
     from editloupe.evals.runs.unit_rows import JudgementRows, write_judgement
     from editloupe.rubrics.dlebench import DLEBENCH
 
-    os.environ["OPENAI_API_KEY"] = "benchmark-key"
+    os.environ.update(batch.KEY)
     options = JudgeOptions(judge="openai:bench", base_url=NOWHERE, mode="plain", tool_calls="native")
     edits = enumerate(load_manifest(manifest))
     _, first = next(edits)

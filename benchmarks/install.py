@@ -41,13 +41,13 @@ def main() -> None:
         seconds = pip(base, str(ROOT))
         print_row("base", [after - before for after, before in zip(size(base), empty, strict=True)], seconds)
         for extra in options.extras:
-            place = Path(folder, "extra")
-            shutil.copytree(base, place, symlinks=True, copy_function=os.link)
-            before = size(place)
+            environment = Path(folder, "extra")
+            shutil.copytree(base, environment, symlinks=True, copy_function=os.link)
+            before = size(environment)
             with_torch = [options.torch] if options.torch and needs_torch(extra, extras) else []
-            seconds = pip(place, *with_torch, f"{ROOT}[{extra}]")
-            print_row(extra, [after - first for after, first in zip(size(place), before, strict=True)], seconds)
-            shutil.rmtree(place)
+            seconds = pip(environment, *with_torch, f"{ROOT}[{extra}]")
+            print_row(extra, [after - first for after, first in zip(size(environment), before, strict=True)], seconds)
+            shutil.rmtree(environment)
 
 
 def needs_torch(extra: str, extras: dict[str, list[str]]) -> bool:

@@ -103,11 +103,11 @@ def scaled(sprite: Sprite, across: float, down: float | None = None) -> Sprite:
 def recoloured(sprite: Sprite, colour: tuple[int, int, int]) -> Sprite:
     """Turn hue and saturation to a colour; the lightness keeps its pattern and moves towards that of the colour."""
     lab = cv2.cvtColor(sprite[..., :3].astype(np.float32) / 255, cv2.COLOR_RGB2LAB)
-    wanted = cv2.cvtColor(np.array([[colour]], np.float32) / 255, cv2.COLOR_RGB2LAB)[0, 0]
+    target = cv2.cvtColor(np.array([[colour]], np.float32) / 255, cv2.COLOR_RGB2LAB)[0, 0]
     opaque = sprite[..., 3] > 128
     middle = float(np.median(lab[..., 0][opaque])) if opaque.any() else 50.0
-    lab[..., 0] = np.clip(wanted[0] + 0.6 * (lab[..., 0] - middle), 2, 98)
-    lab[..., 1:] = wanted[1:]
+    lab[..., 0] = np.clip(target[0] + 0.6 * (lab[..., 0] - middle), 2, 98)
+    lab[..., 1:] = target[1:]
     rgb = np.clip(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB) * 255, 0, 255).astype(np.uint8)
     return np.dstack([rgb, sprite[..., 3]])
 

@@ -73,7 +73,7 @@ class MaskedSet:
                 self.unmarked += 1
 
     def describe(self, counted: int) -> str:
-        """Say how many edits were measured, and how many were left out."""
+        """Return how many edits were measured, and how many were left out."""
         left_out = {"incomplete": self.incomplete, "unreadable": self.unreadable, "with an empty mask": self.unmarked}
         words = ", ".join(f"{count} {why}" for why, count in left_out.items() if count)
         return f"{counted} edits" + (f"; left out: {words}." if words else ".")
@@ -104,19 +104,19 @@ def parse_masked_set(path: Path, texts: Sequence[str]) -> MaskedSet:
 def _match(folder: Path, pattern: str) -> Iterator[tuple[tuple[str, ...], Path]]:
     """Yield the files that fit a pattern, each with its sub-folder and the texts for which `*` stands."""
     expression = re.escape(pattern).replace(r"\*", "([^/]*)")
-    named = re.compile(f"((?:.*/)?){expression}")
+    compiled = re.compile(f"((?:.*/)?){expression}")
     for path in sorted(folder.rglob("*")):
-        if (found := named.fullmatch(path.relative_to(folder).as_posix())) and path.is_file():
-            yield found.groups(), path
+        if (match := compiled.fullmatch(path.relative_to(folder).as_posix())) and path.is_file():
+            yield match.groups(), path
 
 
 def _find_in_folder(folder: Path, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Place]]]:
-    found: dict[tuple[str, ...], dict[str, Place]] = {}
+    places_by_key: dict[tuple[str, ...], dict[str, Place]] = {}
     for field, pattern in columns.items():
         for key, path in _match(folder, pattern):
-            if field == FIELDS[0] or key in found:
-                found.setdefault(key, {})[field] = path
-    for key, places in found.items():
+            if field == FIELDS[0] or key in places_by_key:
+                places_by_key.setdefault(key, {})[field] = path
+    for key, places in places_by_key.items():
         yield "".join(key) or ".", places
 
 
@@ -214,7 +214,7 @@ COLUMNS = ("first box on the mask", "any of five", "boxes off the mask, %", "no 
 
 
 def is_on_mask(box: Box, mask: Mask) -> bool:
-    """Say whether a fifth of a box is in the mask, or half of the mask in the box.
+    """Return whether a fifth of a box is in the mask, or half of the mask in the box.
 
     >>> mask = np.zeros((10, 10), bool)
     >>> mask[:4, :4] = True

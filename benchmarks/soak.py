@@ -66,7 +66,6 @@ SHORT = (
     "limit_window=1",
 )
 CLIENTS, CONCURRENCY = 24, 24
-KEY = {"OPENAI_API_KEY": "soak-key"}
 NUMBER = "x-soak-number"
 """Header with the number of a request."""
 SENT = "sent"
@@ -74,7 +73,7 @@ JUMPS = {17: 3600.0, 18: -7200.0, 19: 0.0}
 
 
 def main() -> None:
-    if sys.argv[1] in ("--model", "--command") if len(sys.argv) > 1 else False:
+    if len(sys.argv) > 1 and sys.argv[1] in ("--model", "--command"):
         {"--model": serve_model, "--command": run_command}[sys.argv[1]](*sys.argv[2:])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -295,12 +294,10 @@ class Soak:
         """Let a day pass and print what was counted."""
         make_certificates(self._folder)
         self._clock.write_bytes(struct.pack("d", 0.0))
-        manifest = batch.make_edits(self._folder, 100, (48, 48))
-        lines = [json.loads(line) for line in manifest.read_text().splitlines()]
+        manifest = self._folder / "long.jsonl"
+        edits = batch.repeat_edits(batch.make_edits(self._folder, 100, (48, 48)), self._edits)
         with manifest.open("w") as out:
-            for number in range(self._edits):
-                facts = {"id": f"e{number}", "instruction": f"Paint ball {number} red"}
-                out.write(json.dumps({**lines[number % 100], **facts}) + "\n")
+            out.writelines(f"{json.dumps(edit)}\n" for edit in edits)
         model = await asyncio.create_subprocess_exec(
             sys.executable, __file__, "--model", str(self._folder), str(self._requests), stdin=-1, stdout=-1
         )
@@ -327,7 +324,7 @@ class Soak:
 
     @property
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, **KEY, "SSL_CERT_FILE": str(self._folder / "authority.pem")}
+        return {**os.environ, **batch.KEY, "SSL_CERT_FILE": str(self._folder / "authority.pem")}
 
     async def _judge_batches(self, manifest: Path, url: str) -> None:
         """Run the same batch until the day is over and every unit has an outcome."""
@@ -398,8 +395,8 @@ class Soak:
             self.counts["metrics"] = read_metrics((await client.get("/metrics")).text)
         self._serve.send_signal(signal.SIGTERM)
         await self._serve.wait()
-        said = Counter(line.strip() for line in (await draining).decode().splitlines() if line.strip())
-        print("serve printed:", *(f"{count} × {line}" for line, count in said.most_common(8)), sep="\n  ")
+        lines = Counter(line.strip() for line in (await draining).decode().splitlines() if line.strip())
+        print("serve printed:", *(f"{count} × {line}" for line, count in lines.most_common(8)), sep="\n  ")
 
     async def _watch(self, model: Any) -> None:
         while True:

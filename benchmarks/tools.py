@@ -53,10 +53,10 @@ def main() -> None:
     parser.add_argument("sets", nargs="*", type=Path)
     parser.add_argument("--columns", action="append", metavar="FIELD=NAME,…", help="of edits with masks; repeatable")
     parser.add_argument("--detector", help="a folder with Grounding DINO weights; tiny random ones without it")
-    parser.add_argument("--photographs", action="append", default=[], metavar="NAME=FOLDER", help="may be given again")
+    parser.add_argument("--photographs", action="append", default=[], metavar="NAME=FOLDER", help="repeatable")
     parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--workers", type=int, default=1, help="processes that look at large photographs")
-    parser.add_argument("--rounds", type=int, default=1, help="other signs on every photograph so many times")
+    parser.add_argument("--rounds", type=int, default=1, help="times that other signs are put on every photograph")
     parser.add_argument("--out", type=Path, help="default: docs/inside/tool-benchmarks.md")
     options = parser.parse_args()
     cv2.setNumThreads(options.threads)
@@ -145,7 +145,7 @@ def difference_tables(folder: Path) -> list[str]:
 
 
 def _counts(answers: list[Answer]) -> str:
-    """Say on how many things the percentages rest."""
+    """Return on how many changes and pairs the percentages rest."""
     local = [a.sample for a in answers if not a.sample.collapse]
     changes, quiet = sum(len(s.changed) for s in local), sum(not s.changed for s in local)
     return (
@@ -156,7 +156,7 @@ def _counts(answers: list[Answer]) -> str:
 
 
 def reframed_table(folder: Path) -> list[str]:
-    """Cut the edited pictures of a set out anew, by other amounts than any set does."""
+    """Cut the edited pictures of a set out again, by other amounts than any set does."""
     rng = np.random.default_rng(3)
     samples = [s for s in read_set(folder) if not s.collapse and s.disturbance in STILL_KINDS]
     rows: Rows = []

@@ -98,7 +98,7 @@ class Machines:
         self._names = [f"el{os.getpid()}{letter}" for letter in "ab"]
         self._environment = {
             **os.environ,
-            "OPENAI_API_KEY": "benchmark-key",
+            **batch.KEY,
             "PYTHONPATH": str(batch.ROOT),
             "RAY_AUTH_MODE": "disabled",
             "RAY_USAGE_STATS_ENABLED": "0",
