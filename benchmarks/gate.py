@@ -131,6 +131,7 @@ class Prefix:
             tuple(map(str, range(int(self.kinds.max()) + 1))),
             self.kinds,
             np.ones((int(self.kinds.max()) + 1, 1), bool),
+            np.ones(1, bool),
             self.sources,
         )
         for row, *ends in zip(differences, *self.bounds(differences, errors), strict=True):

@@ -312,6 +312,7 @@ def simulate_comparisons(repetitions: int, seed: int = 0) -> Iterator[dict[str, 
                         tuple(map(str, range(TYPES))),
                         kinds,
                         np.ones((TYPES, 1), bool),
+                        np.ones(1, bool),
                         sources,
                     )
                     found = compute_differences(grid, sides, pairs, 0.95, criteria=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,11 @@ from PIL import Image
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
+from editloupe.evals.stats.scores.run_table import RunTable, read_run_table
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.model import LabelAnswer
+from editloupe.rubrics.registry import OWN
 from editloupe.types import Edit, Judgement, Reason, Unjudged, Verdict
 from tests.evals.sample_runs import IF, LABELS, VC
 
@@ -63,6 +66,13 @@ def model_run(
                 filings.append(JudgementRecord(whole, 0, Album()))
         run.save_all(filings)
     return folder
+
+
+def with_own_criterion(folder: Path) -> RunTable:
+    """Read a run as if Visual Consistency were the user's own criterion instead of the protocol's."""
+    table = read_run_table(folder)
+    rubric = {**DLEBENCH.rubric(VC).model_dump(mode="json"), "protocol": OWN}
+    return replace(table, about={"configurations": [{"protocol": "dlebench", "rubrics": {VC: rubric}}]})
 
 
 def _picture(path: Path, seed: int) -> Path:

@@ -37,7 +37,7 @@ from editloupe.evals.stats.comparison.paired_differences import (
 )
 from editloupe.evals.stats.intervals import Floats, Number, Spread, build_estimate, t_quantile
 from editloupe.evals.stats.scores.run_table import RunTable
-from editloupe.evals.stats.scores.score_matrix import ScoreMatrix
+from editloupe.evals.stats.scores.score_matrix import ScoreMatrix, sum_by_group
 from editloupe.types import Record, UserError
 
 GateVerdict = Literal["passed", "failed", "cannot_tell"]
@@ -262,20 +262,23 @@ def raise_spread(spread: Spread, grid: CaseGrid, new: Floats, baseline: Floats, 
         criterion: The criterion's number; None for the overall score.
     """
     both = np.isfinite(new) & np.isfinite(baseline)
-    rows = both.any(1) if criterion is None else both[:, criterion]
-    here = grid.at(np.asarray(rows))
-    points = [here.point(np.where(both, side, np.nan)[rows]) for side in (new, baseline)]
-    parts = here.contributions(points[0], criterion) - here.contributions(points[1], criterion)
-    weights = points[0].weights if criterion is None else points[0].criterion_weights[:, criterion]
-    counts = np.bincount(here.of_row, minlength=len(here.groups))
-    counting = weights[here.of_row] > 0
-    used = (weights > 0) & (counts > 0)
+    rows = np.asarray(both.any(1) if criterion is None else both[:, criterion])
+    cases = grid.at(rows)
+    point, other = (cases.point(np.where(both, side, np.nan)[rows]) for side in (new, baseline))
+    differences = point.columns - other.columns
+    sums, counts = sum_by_group(differences, cases.of_row, len(cases.groups))
+    centred = differences - (sums / np.maximum(counts, 1))[cases.of_row]
+    moves = cases.contributions(replace(point, columns=centred), criterion)
+    weights = point.weights if criterion is None else point.criterion_weights[:, criterion]
+    sizes = np.bincount(cases.of_row, minlength=len(cases.groups))
+    used = (weights > 0) & (sizes > 0)
     total = weights[used].sum()
-    each = (weights / np.maximum(counts, 1) / total)[here.of_row][counting] if total else np.zeros(0)
-    scores, groups = parts[counting] / np.where(each > 0, each, 1), here.of_row[counting]
-    means = np.bincount(groups, scores, len(counts)) / np.maximum(counts, 1)
-    within = ((scores - means[groups]) ** 2).sum() / max(1, len(scores) - used.sum())
-    least = math.sqrt(within * (each**2).sum())
+    if not total:
+        return spread
+    shares = (weights / np.maximum(sizes, 1) / total)[cases.of_row]
+    counting = shares > 0
+    within = ((moves[counting] / shares[counting]) ** 2).sum() / max(1, counting.sum() - used.sum())
+    least = math.sqrt(within * (shares**2).sum())
     return replace(spread, moves=spread.moves * least / spread.se) if 0 < spread.se < least else spread
 
 
@@ -322,8 +325,8 @@ def choose_names(grid: CaseGrid, criteria: Sequence[str]) -> list[str]:
 
 def count_tests(names: Sequence[str], grid: CaseGrid) -> int:
     """Return the number of different scores: a single criterion without further arithmetic is the overall score."""
-    is_same = OVERALL in names and len(grid.criteria) == 1 and grid.aggregation.edit_score is None
-    return len(names) - is_same
+    is_same = OVERALL in names and grid.counted.sum() == 1 and grid.aggregation.edit_score is None
+    return len(names) - bool(is_same)
 
 
 class GatePower(Record):

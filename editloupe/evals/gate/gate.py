@@ -520,6 +520,8 @@ def _count_changed(grid: CaseGrid, sides: tuple[Floats, Floats], name: str) -> i
         moved = moved[:, [grid.criteria.index(name)]]
     elif grid.aggregation.edit_score is not None:
         moved = moved[:, -1:]
+    else:
+        moved = moved[:, grid.counted]
     return len(np.unique(grid.sources[moved.any(1)]))
 
 

@@ -6,10 +6,12 @@ import pytest
 from PIL import Image
 
 from editloupe.evals.gate.broken_outputs import compare_outputs, find_defect, measure_outside_change
-from editloupe.evals.gate.decisions import SPENT, estimate_power
+from editloupe.evals.gate.decisions import SPENT, estimate_power, raise_spread
 from editloupe.evals.gate.gate import run_gate
+from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, compute_differences
 from editloupe.evals.stats.intervals import t_quantile
 from editloupe.evals.stats.scores.run_table import read_run_table
+from editloupe.evals.stats.scores.score_matrix import ScoreMatrix
 from editloupe.types import Box, UserError
 from tests.drawn_pictures import textured
 from tests.evals.model_runs import Scores, model_run
@@ -45,6 +47,17 @@ def test_bounds_are_those_of_the_paired_t_test(tmp_path: Path) -> None:
     assert test.high == pytest.approx(UPPER_19 * se, abs=1e-6), "the upper bound is Bonferroni's for three scores"
     alone = run_gate(new, old, 50, [IF]).criteria[IF]
     assert alone.high == pytest.approx(LOWER_19 * se, abs=1e-6)
+
+
+def test_missing_verdicts_do_not_widen_the_bounds(tmp_path: Path) -> None:
+    # Both criteria vary little, and half of the edits lack one of them: nothing to raise, as there is one type.
+    scores: list[Scores | None] = [(2 + n % 2, 2 + n // 2 % 2 if n < 10 else None) for n in range(20)]
+    new, old = (read_run_table(run) for run in two_models(tmp_path, scores, [(4, 4)] * 20))
+    grid = CaseGrid.of(old, old.rows)
+    a, b = (grid.side(ScoreMatrix(table, table.rows), np.arange(20)) for table in (new, old))
+    spread = compute_differences(grid, {"a": a, "b": b}, [("a", "b")], 0.9)["a", "b"][OVERALL].spread
+    assert spread is not None
+    assert raise_spread(spread, grid, a, b, None).se == pytest.approx(spread.se, rel=0.05)
 
 
 def test_a_proven_loss_beyond_the_margin_fails(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ from editloupe.evals.stats.scores.score_matrix import (
     aggregate,
     compute_group_weights,
     compute_weights,
+    find_scoring_columns,
+    sum_by_group,
 )
 
 OVERALL = "overall"
@@ -88,6 +90,8 @@ class CaseGrid:
     groups: tuple[str, ...]
     of_row: Ints
     asked: Bools
+    counted: Bools
+    """Which criteria are the protocol's; the user's own are compared but are not part of the overall score."""
     sources: Ints
     """The source picture of each case, by number."""
 
@@ -96,11 +100,17 @@ class CaseGrid:
         """Build the grid from one row per case; the row must have been asked all criteria of its case."""
         matrix = ScoreMatrix(table, tuple(rows))
         return cls(
-            matrix.aggregation, matrix.criteria, tuple(matrix.groups), matrix.of_row, matrix.asked, matrix.sources
+            matrix.aggregation,
+            matrix.criteria,
+            tuple(matrix.groups),
+            matrix.of_row,
+            matrix.asked,
+            matrix.counted,
+            matrix.sources,
         )
 
     def side(self, matrix: ScoreMatrix, positions: Ints) -> Floats:
-        """Return cases × columns of one side, NaN if missing; `places` are the cases of its rows."""
+        """Return cases × columns of one side, NaN if missing; `positions` are the cases of its rows."""
         scores = np.full((len(self.of_row), len(self.criteria) + (self.aggregation.edit_score is not None)), np.nan)
         own = matrix.balanced_columns()
         for position, name in enumerate(matrix.criteria):
@@ -125,13 +135,15 @@ class CaseGrid:
 
     def point(self, columns: Floats) -> SideScores:
         """Work out the scores of one side; a criterion that it has nowhere is not asked of it."""
-        defined = np.isfinite(columns)
-        sums, counts = (self._by_group(cells) for cells in (np.where(defined, columns, 0), defined.astype(float)))
-        asked = self.asked & defined[:, : len(self.criteria)].any(0)
-        finals = aggregate(sums, counts, asked.astype(float), self.aggregation, self.criteria).finals
-        weights = compute_weights(self.groups, finals, counts, self.aggregation, len(self.criteria))
-        result = aggregate(sums, counts, asked.astype(float), self.aggregation, self.criteria, *weights)
-        return SideScores(columns, counts, *weights, asked, result)
+        sums, counts = sum_by_group(columns, self.of_row, len(self.groups))
+        asked = self.asked & np.isfinite(columns[:, : len(self.criteria)]).any(0)
+
+        def aggregated(*weights: Floats) -> AggregatedScores:
+            arrays = sums, counts, asked.astype(float)
+            return aggregate(*arrays, self.aggregation, self.criteria, *weights, counted=self.counted.astype(float))
+
+        weights = compute_weights(self.groups, aggregated().finals, counts, self.aggregation, self.counted)
+        return SideScores(columns, counts, *weights, asked, aggregated(*weights))
 
     def contributions(self, point: SideScores, criterion: int | None = None) -> Floats:
         """Return the contribution of each case to the overall score, or to that of a criterion; they add up to it."""
@@ -150,7 +162,8 @@ class CaseGrid:
         """Return the number of cases in the overall score, or in that of a criterion."""
         defined = np.isfinite(point.columns)
         if criterion is None:
-            return int((defined.any(1) & (point.weights[self.of_row] > 0)).sum())
+            scoring = defined[:, find_scoring_columns(self.counted, self.aggregation)]
+            return int((scoring.any(1) & (point.weights[self.of_row] > 0)).sum())
         return int((defined[:, criterion] & (point.criterion_weights[self.of_row, criterion] > 0)).sum())
 
     def _shares(self, point: SideScores, criterion: int | None) -> Floats:
@@ -161,15 +174,11 @@ class CaseGrid:
             own = point.criterion_weights[:, criterion] * point.asked[:, criterion] * (point.counts[:, criterion] > 0)
             shares[:, criterion] = own / own.sum() if own.any() else own
         elif self.aggregation.edit_score is None:
-            shares = point.weights[:, None] * point.asked / np.maximum(point.asked.sum(1, keepdims=True), 1)
+            parts = point.asked & self.counted
+            shares = point.weights[:, None] * parts / np.maximum(parts.sum(1, keepdims=True), 1)
         else:
             shares = point.weights[:, None] * np.eye(width)[-1:]
         return np.asarray(shares)
-
-    def _by_group(self, cells: Floats) -> Floats:
-        total = np.zeros((len(self.groups), *cells.shape[1:]))
-        np.add.at(total, self.of_row, cells)
-        return total
 
 
 def compute_differences(

@@ -242,7 +242,7 @@ class ScoreMatrix:
         self.values, self.judged, self.unjudged = numbers.score_100, numbers.judged, numbers.unjudged
         self._cache: dict[float | None, Floats] = {}
         numeric = np.isfinite(self.values) | (self.unjudged > 0)
-        self.asked: Bools = self._by_group(numeric.any(1).astype(float)) > 0
+        self.asked: Bools = sum_by_group(np.where(numeric.any(1), 1.0, np.nan), self.of_row, len(self.groups))[1] > 0
         self.sources: Ints = number_keys(self.table.sources)
 
     def compute(self, fill: float | None) -> ScoreResult:
@@ -252,14 +252,15 @@ class ScoreMatrix:
             fill: Score of unjudged units; None leaves them out.
         """
         columns = self.balanced_columns(fill)
-        defined = np.isfinite(columns)
-        sums, counts = self._by_group(np.where(defined, columns, 0)), self._by_group(defined.astype(float))
+        sums, counts = self._sum_groups(columns)
         weights = self._weights(sums, counts)
         return ScoreResult(
             point=self._aggregate(sums, counts, *weights),
             spreads=ScoreSpreads(columns, self.of_row, self.groups, self.sources, self.aggregation.by_edit),
             counts=counts,
-            edits=self._by_group(defined[:, self._scoring].any(1).astype(float)),
+            edits=np.bincount(
+                self.of_row, np.isfinite(columns[:, self._scoring]).any(1).astype(float), len(self.groups)
+            ),
             weights=weights[0],
             criterion_weights=weights[1],
         )
@@ -273,14 +274,13 @@ class ScoreMatrix:
 
     @property
     def _scoring(self) -> Bools:
-        """Which columns the scores are computed from: the protocol's criteria and, if it has one, the score of whole edits."""
-        return self.counted if self.aggregation.edit_score is None else np.append(self.counted, True)
+        """Which columns the scores are computed from."""
+        return find_scoring_columns(self.counted, self.aggregation)
 
     def point(self, fill: float | None, repeat: int | None = None) -> AggregatedScores:
         """Return the scores without intervals, of one repeat or of all of them."""
         columns = self.balanced_columns(fill) if repeat is None else self.columns(fill, repeat)
-        defined = np.isfinite(columns)
-        sums, counts = self._by_group(np.where(defined, columns, 0)), self._by_group(defined.astype(float))
+        sums, counts = self._sum_groups(columns)
         return self._aggregate(sums, counts, *self._weights(sums, counts))
 
     def overall(self, fill: float | None, repeat: int | None = None) -> float | None:
@@ -303,7 +303,7 @@ class ScoreMatrix:
         lacking = defined.any(1, keepdims=True) & ~defined
         if not lacking.any():
             return row_means(each)
-        sums, counts = self._by_group(np.where(defined, each, 0)), self._by_group(defined.astype(float))
+        sums, counts = self._sum_groups(each)
         with np.errstate(invalid="ignore", divide="ignore"):
             means = sums / counts
         return row_means(np.where(lacking, means[self.of_row], each))
@@ -404,10 +404,8 @@ class ScoreMatrix:
                     numbers[number, repeat] = _measure_edit(measure, row.edit, defined)
         return numbers
 
-    def _by_group(self, cells: Floats) -> Floats:
-        total = np.zeros((len(self.groups), *cells.shape[1:]))
-        np.add.at(total, self.of_row, cells)
-        return total
+    def _sum_groups(self, values: Floats) -> tuple[Floats, Floats]:
+        return sum_by_group(values, self.of_row, len(self.groups))
 
     def _aggregate(
         self, sums: Floats, counts: Floats, weights: Floats | None = None, criterion_weights: Floats | None = None
@@ -418,9 +416,7 @@ class ScoreMatrix:
     def _weights(self, sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
         """Return the weights of the groups in the overall score, and in each criterion's mean."""
         finals = self._aggregate(sums, counts).finals
-        scoring = counts[:, self._scoring]
-        sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
-        return compute_weights(self.groups, finals, counts, self.aggregation, len(self.criteria), sizes)
+        return compute_weights(self.groups, finals, counts, self.aggregation, self.counted)
 
 
 def _read_checks(answer: ChecksAnswer, unit: RunUnit) -> dict[str, float]:
@@ -447,25 +443,46 @@ def _measure_edit(
 
 
 def compute_weights(
-    groups: Sequence[str],
-    finals: Floats,
-    counts: Floats,
-    aggregation: Aggregation,
-    criteria: int,
-    sizes: Floats | None = None,
+    groups: Sequence[str], finals: Floats, counts: Floats, aggregation: Aggregation, counted: Bools
 ) -> tuple[Floats, Floats]:
     """Return the weight of each group in the overall score and, as groups × criteria, in each criterion's mean.
 
-    A group without a score has no weight in the overall score, and edits without a type have none anywhere. `sizes` are the
-    groups' numbers of edits; by default the last column of `counts`.
+    A group without a score has no weight in the overall score, and edits without a type have none anywhere.
+
+    Args:
+        groups: Names of the groups.
+        finals: The groups' scores.
+        counts: Groups × columns, numbers of scores.
+        aggregation: The protocol's arithmetic.
+        counted: Which criteria are the protocol's.
     """
-    edits = counts[:, -1] if sizes is None else sizes
+    scoring = counts[:, find_scoring_columns(counted, aggregation)]
+    edits = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
     typed = np.array([name != NO_TYPE for name in groups])
     overall = compute_group_weights(groups, (np.isfinite(finals) & typed).tolist(), aggregation, edits.tolist())
     if aggregation.by_edit:
-        return overall, counts[:, :criteria] * typed[:, None]
+        return overall, counts[:, : len(counted)] * typed[:, None]
     shares = compute_group_weights(groups, typed.tolist(), aggregation, complete=False)
-    return overall, np.repeat(shares[:, None], criteria, 1)
+    return overall, np.repeat(shares[:, None], len(counted), 1)
+
+
+def find_scoring_columns(counted: Bools, aggregation: Aggregation) -> Bools:
+    """Return which columns count in scores: the protocol's criteria and, if it has one, the score of whole edits."""
+    return counted if aggregation.edit_score is None else np.append(counted, True)
+
+
+def sum_by_group(values: Floats, of_row: Ints, groups: int) -> tuple[Floats, Floats]:
+    """Return the sums and the numbers of the defined values in each group.
+
+    >>> sums, counts = sum_by_group(np.array([[1.0], [2.0], [np.nan]]), np.array([0, 0, 1]), 2)
+    >>> sums.tolist(), counts.tolist()
+    ([[3.0], [0.0]], [[2.0], [0.0]])
+    """
+    defined = np.isfinite(values)
+    sums, counts = np.zeros((groups, *values.shape[1:])), np.zeros((groups, *values.shape[1:]))
+    np.add.at(sums, of_row, np.where(defined, values, 0))
+    np.add.at(counts, of_row, defined.astype(float))
+    return sums, counts
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,13 @@ from editloupe.evals.stats.intervals import (
     skewness,
 )
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, read_run_table
-from editloupe.evals.stats.scores.score_matrix import RunSlice, ScoreMatrix, compute_weights, split_into_slices
+from editloupe.evals.stats.scores.score_matrix import (
+    RunSlice,
+    ScoreMatrix,
+    compute_weights,
+    split_into_slices,
+    sum_by_group,
+)
 from editloupe.evals.stats.scores.unedited_baseline import split_off_reference
 from editloupe.evals.stats.trust.label_queue import LabelledCells, LabelQueue, QueueWeights, is_drawable
 from editloupe.evals.stats.trust.prediction_powered import Correction, correct_mean
@@ -269,12 +275,9 @@ def _build_arrays(
         outside = np.isnan([own.chances for own in queues]).all(0)
         left_out = int((outside & np.isfinite(people).any(1)).sum())
         people[outside] = np.nan
-    counts = np.zeros((len(matrix.groups), judged.shape[1]))
-    np.add.at(counts, matrix.of_row, judged.astype(float))
-    scoring = counts[:, matrix.counted if matrix.aggregation.edit_score is None else [*matrix.counted, True]]
-    sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
+    _, counts = sum_by_group(judge, matrix.of_row, len(matrix.groups))
     weights, criterion_weights = compute_weights(
-        matrix.groups, matrix.point(None).finals, counts, matrix.aggregation, len(matrix.criteria), sizes
+        matrix.groups, matrix.point(None).finals, counts, matrix.aggregation, matrix.counted
     )
     return _SliceArrays(
         part=part,

@@ -3,12 +3,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from editloupe.evals.gate.gate import run_gate
 from editloupe.evals.manifests.cases import NOTHING_EDITED
+from editloupe.evals.stats.comparison.model_comparison import compare_models
 from editloupe.evals.stats.comparison.run_comparison import compare_runs, find_question
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.types import UserError
-from tests.evals.model_runs import model_run
+from tests.evals.model_runs import model_run, with_own_criterion
 from tests.evals.sample_runs import IF, VC, Line, make_run
 
 GOOD, POOR = [(4, 4)] * 12, [(2, 4)] * 12
@@ -48,6 +50,22 @@ def test_the_difference_of_the_overalls_is_paired(tmp_path: Path) -> None:
     assert found.criteria[IF].difference.value == pytest.approx(100 / 3)
     assert found.overall.p is not None
     assert found.overall.p < 0.001
+
+
+def test_an_own_criterion_is_compared_and_is_no_part_of_the_overall(tmp_path: Path) -> None:
+    better, worse = [(4, 1)] * 12, [(3, 4)] * 12
+    a, b = (
+        with_own_criterion(model_run(tmp_path / name, {name: list(scores)}))
+        for name, scores in (("a", better), ("b", worse))
+    )
+    comparison = compare_runs(a, b)
+    assert (comparison.overall.a, comparison.overall.b) == (100, pytest.approx(compute_scores(b).overall.value))
+    assert comparison.overall.better == "a"
+    assert comparison.criteria[VC].difference.value == -100
+    assert [model.model for model in compare_models([a, b]).models] == ["a", "b"]
+    gate = run_gate(a, b, 5)
+    assert gate.score is not None
+    assert (gate.score.verdict, gate.score.new) == ("passed", 100)
 
 
 def test_runs_that_differ_by_chance_are_not_told_apart(tmp_path: Path) -> None:
