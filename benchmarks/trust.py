@@ -384,12 +384,12 @@ def simulate_agreement(repetitions: int, seed: int = 0) -> Iterator[dict[str, An
                     sources = share_sources(random, np.zeros(edits), sharing)
                     judges, people = draw_labelled(random, edits, raters, cuts, sources)
                     pairs = [match_labels(judges[:, number], people) for number in range(2)]
-                    compared = compare_agreement(pairs[0], pairs[1], sources.tolist(), 0.95)
+                    compared = compare_agreement(pairs[0], pairs[1], sources, 0.95)
                     for name, measure in compared.items():
                         tallies[name].add(measure.a, true[name] or 0.0)
                         differences[name].add(measure.difference, 0.0)
                         closer += measure.closer is not None
-                    alpha = estimate_alpha(np.column_stack([people, judges[:, 0]]), sources.tolist())
+                    alpha = estimate_alpha(np.column_stack([people, judges[:, 0]]), sources)
                     tallies["alpha"].add(alpha, true["alpha"] or 0.0)
                 yield {
                     "labels": labels,

@@ -471,7 +471,7 @@ def find_open_ranks(
     open_ranks = {}
     for table in tables if rankings else ():
         for part in split_into_slices(ref.split_off_reference(table)[0]):
-            model, apart = part.group[0], tuple(format_field(part.table.rows[0], field) for field in fields)
+            model, apart = part.group[0], tuple(format_field(part.table.rows[0].edit, field) for field in fields)
             names = (model, table.name, f"{model} ({table.name})", str(table.folder), f"{model} ({table.folder})")
             matches = [entries[apart, name] for name in dict.fromkeys(names) if (apart, name) in entries]
             if len(matches) == 1:

@@ -6,7 +6,6 @@ sample; the jackknife leaves items out. Tests compare κ and α with scikit-lear
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ import numpy as np
 
 from editloupe.evals.stats.intervals import (
     LEVEL,
+    NO_LIMITS,
     Bools,
     Estimate,
     Floats,
@@ -27,6 +27,7 @@ from editloupe.evals.stats.intervals import (
     find_distinct_rows,
     finite_or_none,
     fisher_z,
+    number_keys,
 )
 
 MIN_EDITS = 3
@@ -121,7 +122,7 @@ class MatchedScores:
     def limits(self) -> tuple[float, float]:
         """The lowest and the highest absolute difference that an item may have."""
         span = float(np.ptp(self.values)) if len(self.values) else 0.0
-        return (0.0, span) if span else (-math.inf, math.inf)
+        return (0.0, span) if span else NO_LIMITS
 
     def spread(self, measure: str, jackknife: Jackknife) -> Spread:
         """Return how far a measure varies, correlations on Fisher's z scale."""
@@ -138,7 +139,7 @@ class MatchedScores:
         pairs = find_distinct_rows(np.column_stack([self.x_label, self.y_label])).of_item
         return np.asarray(pairs != np.bincount(pairs, times).argmax())
 
-    def estimates(self, sources: Sequence[Hashable], level: float = LEVEL) -> dict[str, Estimate]:
+    def estimates(self, sources: Sequence[Hashable] | Ints, level: float = LEVEL) -> dict[str, Estimate]:
         """Return every measure with its interval."""
         kinds = find_distinct_rows(self.numbers)
         few, jackknife = self.at(kinds.first), Jackknife(kinds, sources)
@@ -151,7 +152,7 @@ class MatchedScores:
     def estimate(self, measure: str, spread: Spread | None, level: float) -> Estimate:
         """Return one measure with the interval of its spread."""
         value, why = self.value(measure)
-        limits = self.limits if SHAPES[measure] == "mean" else (-math.inf, math.inf)
+        limits = self.limits if SHAPES[measure] == "mean" else NO_LIMITS
         return build_estimate(value, len(self), spread, level, SHAPES[measure], limits, why)
 
 
@@ -328,7 +329,7 @@ def find_label_values(*scores: Floats, scale: Sequence[float] = ()) -> Floats:
     return np.unique(np.concatenate([np.asarray(scale, np.float64), *(s[np.isfinite(s)].ravel() for s in scores)]))
 
 
-def estimate_alpha(ratings: Floats, sources: Sequence[Hashable], level: float = LEVEL) -> Estimate:
+def estimate_alpha(ratings: Floats, sources: Sequence[Hashable] | Ints, level: float = LEVEL) -> Estimate:
     """Return Krippendorff's ordinal α of items × raters with its interval; n counts items with two ratings or more."""
     paired = np.isfinite(ratings).sum(1) >= 2
     value, why = alpha(drop_empty_raters(ratings))
@@ -336,7 +337,7 @@ def estimate_alpha(ratings: Floats, sources: Sequence[Hashable], level: float = 
     if value is not None:
         kinds = find_distinct_rows(ratings[paired])
         few = ratings[paired][kinds.first]
-        jackknife = Jackknife(kinds, [source for source, here in zip(sources, paired, strict=True) if here])
+        jackknife = Jackknife(kinds, number_keys(sources)[paired])
         spread = jackknife.spread(
             lambda counts: np.asarray(fisher_z(alpha_samples(counts, few))),
             "correlation",

@@ -90,13 +90,11 @@ def measure_score_agreement(table: RunTable, labels: HumanLabels, level: float =
     both = np.isfinite(judge) & np.isfinite(people)
     if not both.any():
         return None
-    sources = [row.source for row in table.rows]
 
     def measure(members: Bools) -> ScoreMeasures:
         own = members & both
         x, y = judge[own], people[own]
-        here = [source for source, is_here in zip(sources, own, strict=True) if is_here]
-        estimates = MatchedScores(x, y, x, y, np.unique(np.concatenate([x, y]))).estimates(here, level)
+        estimates = MatchedScores(x, y, x, y, np.unique(np.concatenate([x, y]))).estimates(table.sources[own], level)
         return ScoreMeasures(n=int(own.sum()), **{name: estimates[name] for name in ("spearman", "pearson", "mae")})
 
     def measure_groups(values: list[str | None]) -> dict[str, ScoreMeasures]:
@@ -111,7 +109,7 @@ def measure_score_agreement(table: RunTable, labels: HumanLabels, level: float =
         )
     positions = np.flatnonzero(both)
     return ScoreAgreement(
-        **dict(measure(np.ones(len(sources), bool))),
+        **dict(measure(np.ones(len(table.rows), bool))),
         people="ratings" if rated else "formula",
         by_model=measure_groups([row.edit.model for row in table.rows]),
         by_type=measure_groups([row.edit.instruction_type for row in table.rows]),

@@ -5,6 +5,7 @@ Every measure is computed per criterion and per instruction type, each with an i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
@@ -24,17 +25,19 @@ from editloupe.evals.stats.intervals import (
     Bools,
     Estimate,
     Floats,
+    Ints,
     Jackknife,
     build_estimate,
     find_distinct_rows,
     fisher_z,
     missing_estimate,
 )
-from editloupe.evals.stats.scores.run_table import RunTable, find_warnings, read_run_table
+from editloupe.evals.stats.scores.run_table import RunTable, find_warnings, get_field, read_run_table
 from editloupe.evals.stats.scores.run_units import row_lower_medians, row_means
+from editloupe.evals.stats.scores.score_matrix import SEPARATOR, format_field, order_types
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, YesNoAnswer
 from editloupe.rubrics.registry import find_protocol
-from editloupe.types import Record, UserError
+from editloupe.types import Edit, Record, UserError
 
 CONSENSUS_NOTE = (
     "With several annotators, correlations and MAE are taken against the mean of their scores; accuracy, κ and the "
@@ -210,10 +213,6 @@ def measure_agreement(
     """
     table = read_run_table(run, protocol, configuration)
     human_labels = load_human_labels(table, human)
-    counts: dict[str, int] = dict.fromkeys(human_labels.annotators, 0)
-    for labels in human_labels.given.values():
-        for name in labels:
-            counts[name] += 1
     notes = list(find_warnings(table))
     fields = (
         dict.fromkeys((*(["model"] if len(table.models) > 1 else []), *by))
@@ -230,7 +229,7 @@ def measure_agreement(
         configuration=table.configuration,
         models=table.models,
         origin=human_labels.origin,
-        annotators=counts,
+        annotators=count_labels(human_labels),
         criteria={criterion: _measure_criterion(table, human_labels, criterion, level) for criterion in table.criteria},
         by={field: _measure_groups(table, human_labels, field, level) for field in fields},
         notes=(*notes, *human_labels.notes),
@@ -257,35 +256,50 @@ class _CriterionScores(NamedTuple):
 
 def _measure_groups(table: RunTable, labels: HumanLabels, fields: str, level: float) -> dict[str, dict[str, Measures]]:
     """Return every measure by the values of a field, or of several together, in the order in which they first occur."""
-    names = [name.strip() for name in fields.split(",")]
-    for name in names:
-        if not any(row.field(name) is not None for row in table.rows):
-            raise UserError(f'no edit of the run {table.name} has a field "{name}" to group agreement by')
-    groups: dict[str, list[int]] = {}
-    for number, row in enumerate(table.rows):
-        values = [row.field(name) for name in names]
-        texts = [f"(no {name})" if v is None else str(v) for name, v in zip(names, values, strict=True)]
-        groups.setdefault(" · ".join(texts), []).append(number)
+    groups = group_edits([row.edit for row in table.rows], fields, f"the run {table.name}")
     measures: dict[str, dict[str, Measures]] = {value: {} for value in groups}
-    sources = [row.source for row in table.rows]
     for criterion in table.criteria:
         scores = _CriterionScores.of(table, labels, criterion)
         scale = find_label_scale(table, criterion)
-        for value, positions in groups.items():
-            members = np.zeros(len(table.rows), bool)
-            members[positions] = True
-            measures[value][criterion] = _measure(scores, members, sources, scale, level)[0]
+        for value, members in groups.items():
+            measures[value][criterion] = _measure(scores, members, table.sources, scale, level)[0]
     return measures
+
+
+def group_edits(edits: Sequence[Edit], columns: str, name: str) -> dict[str, Bools]:
+    """Return a mask of the edits for each value of a column, or of several joined by commas.
+
+    Args:
+        edits: The edits.
+        columns: The columns.
+        name: The name of the edits' run or manifest for an error.
+
+    Raises:
+        UserError: No edit has one of the columns.
+    """
+    fields = [column.strip() for column in columns.split(",")]
+    for field in fields:
+        if all(get_field(edit, field) is None for edit in edits):
+            raise UserError(f'no edit of {name} has a column "{field}" to group agreement by')
+    values = [SEPARATOR.join(format_field(edit, field) for field in fields) for edit in edits]
+    return {value: np.array([own == value for own in values]) for value in dict.fromkeys(values)}
+
+
+def count_labels(labels: HumanLabels) -> dict[str, int]:
+    """Return the number of labels of every annotator."""
+    counts = Counter(name for given in labels.given.values() for name in given)
+    return {name: counts[name] for name in labels.annotators}
 
 
 def _measure_criterion(table: RunTable, labels: HumanLabels, criterion: str, level: float) -> CriterionAgreement:
     scores = _CriterionScores.of(table, labels, criterion)
     kinds = [row.edit.instruction_type for row in table.rows]
-    sources = [row.source for row in table.rows]
-    scale = find_label_scale(table, criterion)
+    sources, scale = table.sources, find_label_scale(table, criterion)
     everyone = np.ones(len(kinds), bool)
     overall, pairs = _measure(scores, everyone, sources, scale, level)
-    types: dict[str, Bools] = {str(kind): np.array([k == kind for k in kinds]) for kind in _order_types(table, kinds)}
+    protocol = find_protocol(table.protocol)
+    ordered = order_types(kinds, protocol.types if protocol else ())
+    types: dict[str, Bools] = {kind: np.array([own == kind for own in kinds]) for kind in ordered}
     by_type = {name: _measure(scores, of, sources, scale, level)[0] for name, of in types.items()}
     names = table.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
     counted = len(pairs) > 0 and len(pairs.values) <= st.MAX_LABEL_VALUES
@@ -297,14 +311,6 @@ def _measure_criterion(table: RunTable, labels: HumanLabels, criterion: str, lev
         people=measure_annotator_agreement(scores.ratings, labels.annotators, sources, types, level),
         by_type=by_type,
     )
-
-
-def _order_types(table: RunTable, kinds: list[Any]) -> list[Any]:
-    """Return the types that occur, the protocol's own first and in its order."""
-    protocol = find_protocol(table.protocol)
-    own = protocol.types if protocol else ()
-    present = dict.fromkeys(kind for kind in kinds if kind is not None)
-    return [*(kind for kind in own if kind in present), *(kind for kind in present if kind not in own)]
 
 
 def match_scores(judge: Floats, ratings: Floats, scale: tuple[float, ...]) -> tuple[MatchedScores, Bools]:
@@ -329,17 +335,17 @@ def find_label_scale(table: RunTable, criterion: str) -> tuple[float, ...]:
 def _measure(
     scores: _CriterionScores,
     members: Bools,
-    sources: list[str],
+    sources: Ints,
     scale: tuple[float, ...],
     level: float,
 ) -> tuple[Measures, MatchedScores]:
     judge, ratings, counting = scores
     pairs, both = match_scores(judge[members], counting[members], scale)
-    here = [sources[position] for position in np.flatnonzero(members)]
+    sources = sources[members]
     raters = np.concatenate([ratings[members], row_lower_medians(judge[members])[:, None]], 1)
-    among, with_judge = estimate_alpha(ratings[members], here, level), estimate_alpha(raters, here, level)
+    among, with_judge = estimate_alpha(ratings[members], sources, level), estimate_alpha(raters, sources, level)
     several = drop_empty_raters(ratings).shape[1] > 1
-    estimates = pairs.estimates(_select_sources(here, both), level)
+    estimates = pairs.estimates(sources[both], level)
     labelled = np.isfinite(counting[members]).any(1)
     return (
         Measures(
@@ -364,7 +370,7 @@ def _mae_100(mae: Estimate, scale: tuple[float, ...]) -> Estimate:
     return mae.model_copy(update=times)
 
 
-def measure_ceiling(ratings: Floats, sources: list[str], level: float) -> Ceiling | None:
+def measure_ceiling(ratings: Floats, sources: Ints, level: float) -> Ceiling | None:
     """Compare each annotator with the others in turn; None if no two annotators share an edit."""
     shared = np.isfinite(ratings).sum(1) >= 2
     if not shared.any():
@@ -373,7 +379,7 @@ def measure_ceiling(ratings: Floats, sources: list[str], level: float) -> Ceilin
     kinds = find_distinct_rows(shared_ratings)
     all_turns, few = _leave_each_out(shared_ratings), _leave_each_out(shared_ratings[kinds.first])
     n = int(np.any([items for items, _ in all_turns], axis=0).sum())
-    jackknife = Jackknife(kinds, _select_sources(sources, shared))
+    jackknife = Jackknife(kinds, sources[shared])
     rare = st.find_rare_ratings(shared_ratings[kinds.first], jackknife.total)
     estimates: dict[str, Estimate] = {}
     for measure in _CEILING_MEASURES:
@@ -409,34 +415,31 @@ def _leave_each_out(ratings: Floats) -> list[tuple[Bools, MatchedScores]]:
 
 
 def measure_annotator_agreement(
-    ratings: Floats, names: Sequence[str], sources: Sequence[str], types: Mapping[str, Bools], level: float
+    ratings: Floats, names: Sequence[str], sources: Ints, types: Mapping[str, Bools], level: float
 ) -> AnnotatorAgreement | None:
     """Measure agreement among people. `ratings` are edits × raters, NaN if missing. None if no edit has two labels."""
     shared = np.isfinite(ratings).sum(1) >= 2
     if not shared.any():
         return None
     rater_pairs, left_out = _find_rater_pairs(ratings[shared])
-    here = _select_sources(sources, shared)
     return AnnotatorAgreement(
-        **dict(_measure_raters(ratings[shared], here, level)),
+        **dict(_measure_raters(ratings[shared], sources[shared], level)),
         by_type={
-            name: _measure_raters(ratings[mask], _select_sources(sources, mask), level)
+            name: _measure_raters(ratings[mask], sources[mask], level)
             for name, members in types.items()
             if (mask := members & shared).any()
         },
         pairs=tuple(
-            RaterPair(names=(names[a], names[b]), **dict(_measure_raters(ratings[shared][:, [a, b]], here, level)))
+            RaterPair(
+                names=(names[a], names[b]), **dict(_measure_raters(ratings[shared][:, [a, b]], sources[shared], level))
+            )
             for a, b in rater_pairs
         ),
         pairs_left_out=left_out,
     )
 
 
-def _select_sources(sources: Sequence[str], members: Bools) -> list[str]:
-    return [source for source, here in zip(sources, members, strict=True) if here]
-
-
-def _measure_raters(ratings: Floats, sources: Sequence[str], level: float) -> RaterAgreement:
+def _measure_raters(ratings: Floats, sources: Ints, level: float) -> RaterAgreement:
     shared = np.isfinite(ratings).sum(1) >= 2
     own = drop_empty_raters(ratings[shared])
     return RaterAgreement(
@@ -447,7 +450,7 @@ def _measure_raters(ratings: Floats, sources: Sequence[str], level: float) -> Ra
     )
 
 
-def estimate_exact_share(ratings: Floats, sources: Sequence[str], level: float) -> Estimate:
+def estimate_exact_share(ratings: Floats, sources: Ints, level: float) -> Estimate:
     """Return the share of equal labels among all pairs of labels of one edit, with its interval.
 
     An edit with three labels has three pairs, and counts three times as much as one with two.
@@ -459,7 +462,7 @@ def estimate_exact_share(ratings: Floats, sources: Sequence[str], level: float) 
     counts = np.column_stack([equal, pairs])[shared]
     kinds = find_distinct_rows(counts)
     few = counts[kinds.first]
-    spread = Jackknife(kinds, _select_sources(sources, shared)).spread(
+    spread = Jackknife(kinds, sources[shared]).spread(
         lambda drawn: np.asarray((drawn @ few[:, 0]) / (drawn @ few[:, 1])), "share"
     )
     return build_estimate(float(equal.sum() / pairs.sum()), int(shared.sum()), spread, level, "share")

@@ -13,11 +13,13 @@ from editloupe.evals.stats.agreement.judge_vs_human import (
     AnnotatorAgreement,
     Ceiling,
     RaterAgreement,
+    count_labels,
+    group_edits,
     measure_annotator_agreement,
     measure_ceiling,
 )
-from editloupe.evals.stats.intervals import LEVEL, Bools
-from editloupe.evals.stats.scores.run_table import get_field
+from editloupe.evals.stats.intervals import LEVEL, number_keys
+from editloupe.evals.stats.scores.score_matrix import order_types
 from editloupe.rubrics.protocol import Protocol
 from editloupe.types import Edit, Record, UserError
 
@@ -87,21 +89,16 @@ def measure_people_agreement(
     Raises:
         UserError: No edit has a label on these criteria, or one of the columns.
     """
-    counts: dict[str, int] = dict.fromkeys(labels.annotators, 0)
-    for given in labels.given.values():
-        for rater in given:
-            counts[rater] += 1
     if not labels.given:
         notes = f" {' '.join(labels.unused)}" if labels.unused else ""
         raise UserError(
             f"{name} has no label on a criterion of {protocol.name} ({', '.join(protocol.criteria)}); --protocol names "
             f"another protocol, --human a file of labels.{notes}"
         )
-    names, sources = [own for own, _ in edits], [str(edit.source) for _, edit in edits]
+    names, sources = [own for own, _ in edits], number_keys([str(edit.source) for _, edit in edits])
     kinds = [edit.instruction_type for _, edit in edits]
-    ordered = dict.fromkeys((*(kind for kind in protocol.types if kind in kinds), *kinds))
-    types = {kind: np.array([own == kind for own in kinds]) for kind in ordered if kind is not None}
-    groups = {column: _group_edits(name, edits, column) for column in dict.fromkeys(by)}
+    types = {kind: np.array([own == kind for own in kinds]) for kind in order_types(kinds, protocol.types)}
+    groups = {column: group_edits([edit for _, edit in edits], column, name) for column in dict.fromkeys(by)}
     criteria = {}
     for criterion in protocol.criteria:
         ratings = labels.matrix(names, criterion)
@@ -123,21 +120,7 @@ def measure_people_agreement(
         protocol=protocol.name,
         edits=len(edits),
         origin=labels.origin,
-        annotators=counts,
+        annotators=count_labels(labels),
         criteria=criteria,
         notes=(*labels.notes, *labels.unused),
     )
-
-
-def _group_edits(name: str, edits: Sequence[tuple[str, Edit]], columns: str) -> dict[str, Bools]:
-    """Return a mask of the edits for each value of a column, or of several together."""
-    fields = [column.strip() for column in columns.split(",")]
-    values = [[get_field(edit, field) for field in fields] for _, edit in edits]
-    for position, field in enumerate(fields):
-        if all(own[position] is None for own in values):
-            raise UserError(f'no edit of {name} has a column "{field}" to group agreement by')
-    texts = [
-        " · ".join(f"(no {field})" if value is None else str(value) for field, value in zip(fields, own, strict=True))
-        for own in values
-    ]
-    return {text: np.array([own == text for own in texts]) for text in dict.fromkeys(texts)}

@@ -138,9 +138,9 @@ class CaseGrid:
         sums, counts = sum_by_group(columns, self.of_row, len(self.groups))
         asked = self.asked & np.isfinite(columns[:, : len(self.criteria)]).any(0)
 
-        def aggregated(*weights: Floats) -> AggregatedScores:
-            arrays = sums, counts, asked.astype(float)
-            return aggregate(*arrays, self.aggregation, self.criteria, *weights, counted=self.counted.astype(float))
+        def aggregated(weights: Floats | None = None, criterion_weights: Floats | None = None) -> AggregatedScores:
+            own = asked.astype(float), self.aggregation, self.criteria, weights, criterion_weights
+            return aggregate(sums, counts, *own, self.counted.astype(float))
 
         weights = compute_weights(self.groups, aggregated().finals, counts, self.aggregation, self.counted)
         return SideScores(columns, counts, *weights, asked, aggregated(*weights))

@@ -6,7 +6,7 @@ are compared on the same cases: source, instruction, targets and further inputs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import compress
 from operator import eq
@@ -38,6 +38,7 @@ from editloupe.evals.stats.intervals import (
     LEVEL,
     Estimate,
     Floats,
+    Ints,
     Jackknife,
     Number,
     build_estimate,
@@ -187,7 +188,7 @@ class HumanDifference(Record):
 
 
 def compare_with_people(
-    a: RunTable, b: RunTable, labels: HumanLabels, sources: list[str], level: float
+    a: RunTable, b: RunTable, labels: HumanLabels, sources: Ints, level: float
 ) -> dict[str, dict[str, HumanDifference]]:
     """Return by criterion and measure both runs' agreement with people, on edits that people labelled and both runs judged."""
     by_criterion: dict[str, dict[str, HumanDifference]] = {}
@@ -197,14 +198,11 @@ def compare_with_people(
         both = np.isfinite(row_means(judges[0])) & np.isfinite(row_means(judges[1])) & np.isfinite(ratings).any(1)
         if both.any():
             first, second = (match_scores(judge[both], ratings[both], scale)[0] for judge in judges)
-            here = [source for source, inside in zip(sources, both, strict=True) if inside]
-            by_criterion[criterion] = compare_agreement(first, second, here, level)
+            by_criterion[criterion] = compare_agreement(first, second, sources[both], level)
     return by_criterion
 
 
-def compare_agreement(
-    a: MatchedScores, b: MatchedScores, sources: list[str], level: float
-) -> dict[str, HumanDifference]:
+def compare_agreement(a: MatchedScores, b: MatchedScores, sources: Ints, level: float) -> dict[str, HumanDifference]:
     """Compute every measure of both runs with the same source pictures left out, so that the differences are paired."""
     kinds = find_distinct_rows(np.column_stack([a.numbers, b.numbers]))
     few, jackknife = (a.at(kinds.first), b.at(kinds.first)), Jackknife(kinds, sources)
@@ -356,7 +354,7 @@ def compare_runs(
     if not table_a.rows:
         raise UserError(f"{first.name} and {second.name} share no {_COMPARED_THINGS[question]} that both judged")
     labels = load_human_labels(table_a, human) if question == "judges" else None
-    sources = [row.source for row in table_a.rows]
+    sources = table_a.sources
     grid = CaseGrid.of(table_a, table_a.rows)
     positions = np.arange(len(table_a.rows))
     sides = {
@@ -495,20 +493,19 @@ def find_better_side(change: PairedDifference, level: float) -> RunSide | None:
 
 
 def _compare_criterion(
-    a: RunTable, b: RunTable, criterion: str, sources: Sequence[str], change: PairedDifference, level: float
+    a: RunTable, b: RunTable, criterion: str, sources: Ints, change: PairedDifference, level: float
 ) -> CriterionDifference:
     fields = dict(_build_difference(change, level))
     if change.a is None:
         return CriterionDifference(**fields, same_label=missing_estimate(change.difference.why or ""), labels=None)
     both = np.isfinite(row_means(a.scores(criterion))) & np.isfinite(row_means(b.scores(criterion)))
-    here = list(compress(sources, both))
     pairs, _ = match_scores(a.scores(criterion, "score"), b.scores(criterion, "score"), find_label_scale(a, criterion))
     names = a.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
     counted = len(pairs.values) <= MAX_LABEL_VALUES
     counts = count_confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
     return CriterionDifference(
         **fields,
-        same_label=pairs.estimates(here, level)["accuracy"],
+        same_label=pairs.estimates(sources[both], level)["accuracy"],
         labels=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
     )
 
@@ -518,12 +515,12 @@ def _refuse_mixed_slices(change: PairedDifference, a: RunTable, b: RunTable) -> 
     fields = find_shared_slice_fields([a, b])
     if not fields:
         return change
-    values = dict.fromkeys(format_field(row, field) for row in a.rows for field in fields)
+    values = dict.fromkeys(format_field(row.edit, field) for row in a.rows for field in fields)
     why = f"the paper keeps {' and '.join(values)} apart; --where {fields[0]}={next(iter(values))} compares one of them"
     return PairedDifference(None, None, missing_estimate(why), None)
 
 
-def _measure_ceilings(table: RunTable, labels: HumanLabels, sources: list[str], level: float) -> dict[str, Ceiling]:
+def _measure_ceilings(table: RunTable, labels: HumanLabels, sources: Ints, level: float) -> dict[str, Ceiling]:
     ceilings = {name: measure_ceiling(labels.matrix(table.names, name), sources, level) for name in table.criteria}
     return {name: ceiling for name, ceiling in ceilings.items() if ceiling is not None}
 

@@ -197,7 +197,7 @@ def compute_area_trend(table: RunTable, criterion: str, level: float = LEVEL) ->
     order = np.argsort(areas, kind="stable")
     models = np.array([row.model for row in rows])
     names = [row.name for row in rows]
-    sources = number_keys([row.source for row in rows])
+    sources = table.sources[usable]
     r, p, why = _correlate(areas[order], values[order])
     return AreaTrend(
         unit="percent of the picture" if has_sizes else "pixels",

@@ -7,14 +7,14 @@ and criteria, and every score is a weighted sum of the groups' means, which is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from editloupe.evals.stats.intervals import Bools, Floats, GroupMeans, Ints, Spread, finite_or_none, number_keys
-from editloupe.evals.stats.scores.run_table import RunRow, RunTable
+from editloupe.evals.stats.intervals import Bools, Floats, GroupMeans, Ints, Spread, finite_or_none
+from editloupe.evals.stats.scores.run_table import RunRow, RunTable, get_field
 from editloupe.evals.stats.scores.run_units import RunUnit, row_means
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.registry import find_protocol
@@ -233,17 +233,15 @@ class ScoreMatrix:
         names = [NO_TYPE if kind is None else str(kind) for kind in kinds] if self.typed else [ALL] * len(rows)
         protocol = find_protocol(table.protocol)
         self.known_types = protocol.types if protocol else ()
-        present = dict.fromkeys(names)
-        self.groups = [name for name in self.known_types if name in present]
-        self.groups += [name for name in present if name not in self.known_types]
+        self.groups = order_types(names, self.known_types)
         number_of = {name: number for number, name in enumerate(self.groups)}
         self.of_row = np.array([number_of[name] for name in names], np.int64)
         numbers = self.table.numbers
         self.values, self.judged, self.unjudged = numbers.score_100, numbers.judged, numbers.unjudged
         self._cache: dict[float | None, Floats] = {}
         numeric = np.isfinite(self.values) | (self.unjudged > 0)
-        self.asked: Bools = sum_by_group(np.where(numeric.any(1), 1.0, np.nan), self.of_row, len(self.groups))[1] > 0
-        self.sources: Ints = number_keys(self.table.sources)
+        self.asked: Bools = self._sum_groups(numeric.any(1).astype(float))[0] > 0
+        self.sources: Ints = self.table.sources
 
     def compute(self, fill: float | None) -> ScoreResult:
         """Compute every score and how far it varies.
@@ -258,9 +256,7 @@ class ScoreMatrix:
             point=self._aggregate(sums, counts, *weights),
             spreads=ScoreSpreads(columns, self.of_row, self.groups, self.sources, self.aggregation.by_edit),
             counts=counts,
-            edits=np.bincount(
-                self.of_row, np.isfinite(columns[:, self._scoring]).any(1).astype(float), len(self.groups)
-            ),
+            edits=self._sum_groups(np.isfinite(columns[:, self._scoring]).any(1).astype(float))[0],
             weights=weights[0],
             criterion_weights=weights[1],
         )
@@ -485,6 +481,12 @@ def sum_by_group(values: Floats, of_row: Ints, groups: int) -> tuple[Floats, Flo
     return sums, counts
 
 
+def order_types(kinds: Iterable[str | None], known: Sequence[str]) -> list[str]:
+    """Return the types that occur, those that a protocol knows first and in its order."""
+    present = dict.fromkeys(kind for kind in kinds if kind is not None)
+    return [*(kind for kind in known if kind in present), *(kind for kind in present if kind not in known)]
+
+
 @dataclass(frozen=True)
 class RunSlice:
     """The edits of one editing model, in one language if the run has several."""
@@ -537,14 +539,14 @@ def group_rows(rows: Sequence[RunRow], fields: Sequence[str]) -> dict[tuple[str,
     """Return rows by the values they have in some fields, in the order in which these occur."""
     groups: dict[tuple[str, ...], list[RunRow]] = {}
     for row in rows:
-        groups.setdefault(tuple(format_field(row, field) for field in fields), []).append(row)
+        groups.setdefault(tuple(format_field(row.edit, field) for field in fields), []).append(row)
     return groups
 
 
-def format_field(row: RunRow, field: str) -> str:
-    """Return the value of a field for tables; rows without a value form a group of their own."""
-    value = row.field(field)
-    return f"(no {field})" if value is None else str(value)
+def format_field(edit: Edit, name: str) -> str:
+    """Return the value of a field for tables; edits without a value form a group of their own."""
+    value = get_field(edit, name)
+    return f"(no {name})" if value is None else str(value)
 
 
 def find_grouping_fields(table: RunTable, columns: str) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ from editloupe.evals.stats.intervals import (
     Ints,
     Number,
     finite_or_none,
-    number_keys,
     skewed_interval,
     skewness,
 )
@@ -167,7 +166,7 @@ def correct_scores(
                 f"{queue.name} holds only edits that need a person, which say nothing about the others: draw one with a larger "
                 "--budget"
             )
-    sources = dict(zip(table.names, number_keys([row.source for row in table.rows]).tolist(), strict=True))
+    sources = dict(zip(table.names, table.sources.tolist(), strict=True))
     arrays = [_build_arrays(part, labels, queue, sources) for part in split_into_slices(table)]
     overall = [_correct_overall(slice_, level) for slice_ in arrays]
     return CorrectedScores(

@@ -18,7 +18,7 @@ from editloupe._util.text import number_of, verb
 from editloupe.evals.stats.agreement import coefficients as st
 from editloupe.evals.stats.agreement.judge_vs_human import find_label_scale, match_scores
 from editloupe.evals.stats.comparison.run_comparison import match_pictures
-from editloupe.evals.stats.intervals import Floats, Number, number_keys
+from editloupe.evals.stats.intervals import Floats, Ints, Number, number_keys
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.types import Record, UserError
@@ -83,7 +83,7 @@ def measure_drift(anchor: RunTable, again: RunTable, margin: float = 5.0, error:
     criteria = {name: _measure_criterion(first, second, name, margin, error, len(names)) for name in names}
     answer = _combine_answers([criterion.answer for criterion in criteria.values()])
     edits = max((criterion.edits for criterion in criteria.values()), default=0)
-    sources = len({row.source for row in first.rows})
+    sources = len(np.unique(first.sources))
     notes = [
         *_served_notes(anchor, again),
         *(
@@ -161,7 +161,7 @@ def _measure_criterion(
         why = f"{number_of(count, 'edit')} {verb(count, 'was', 'were')} judged both times; at least {MIN_EDITS} are needed"
         return CriterionDrift(answer="cannot tell", why=why, edits=count)
     pairs, _ = match_scores(a.scores(criterion, "score"), b.scores(criterion, "score"), find_label_scale(a, criterion))
-    sources = number_keys([row.source for row, here in zip(a.rows, both, strict=True) if here])
+    sources = number_keys(a.sources[both])
     wavering = _compare_with_repeats(a, b, criterion)
     # The probability of a false alarm is shared among the criteria and the one or two tests of each.
     each = error / criteria / (1 if wavering is None else 2)
@@ -182,7 +182,7 @@ def _measure_criterion(
 
 
 def assess_shift(
-    moved: Floats, sources: np.ndarray[tuple[int], np.dtype[np.int64]], margin: float, error: float, each: float
+    moved: Floats, sources: Ints, margin: float, error: float, each: float
 ) -> tuple[DriftAnswer, str, float, float, float]:
     """Say whether a mean moved: the answer, why, the shift, and its interval of level 1 − 2·error, by source picture.
 
@@ -221,7 +221,7 @@ def _compare_with_repeats(a: RunTable, b: RunTable, criterion: str) -> tuple[flo
         return None
     own = mine[comparable, 0] == mine[comparable, 1]
     lost = own.astype(float) - (mine[comparable, 0] == theirs[comparable, 0])
-    sources = number_keys([row.source for row, here in zip(a.rows, comparable, strict=True) if here])
+    sources = number_keys(a.sources[comparable])
     # The second judging may be swapped with the judge's second repeat, had nothing changed: half of a two-sided exact test.
     return float(own.mean()), sign_flip_p_value(np.bincount(sources, lost).astype(float)) / 2 if lost.sum() > 0 else 1.0
 

@@ -247,5 +247,5 @@ def test_agreement_is_told_by_editing_model_and_by_other_fields(tmp_path: Path) 
     }
     wanted = {"by": "model", "group": "bad", "criterion": IF, "measure": "mae", "n": 3}
     assert any(wanted.items() <= row.items() for row in found.rows())
-    with pytest.raises(UserError, match='has a field "colour" to group agreement by'):
+    with pytest.raises(UserError, match='has a column "colour" to group agreement by'):
         measure_agreement(tmp_path / "run", by=["colour"])
