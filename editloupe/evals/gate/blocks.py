@@ -246,7 +246,7 @@ def save_pictures(result: GateResult, folder: Path, url: str | None = None) -> d
     rows = []
     for number, edit in enumerate(result.worst, start=1):
         thumbnails = []
-        for role, path in (("source", edit.source), ("baseline", edit.baseline), ("new", edit.new)):
+        for role, path in _name_pictures(edit):
             thumbnail = _open(path)
             thumbnails.append(thumbnail)
             if thumbnail is not None:

@@ -45,6 +45,7 @@ from editloupe.evals.stats.comparison.run_comparison import (
 )
 from editloupe.evals.stats.intervals import Bools, Floats, Number
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable, find_warnings, read_run_table
+from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.evals.stats.scores.score_matrix import ScoreMatrix, find_shared_slice_fields
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.types import Edit, Record, UserError
@@ -550,9 +551,7 @@ def find_worst(
 ) -> tuple[LostEdit, ...]:
     """Return the edits that lost most over some criteria."""
     columns = [grid.criteria.index(name) for name in names]
-    moved = (sides[0] - sides[1])[:, columns]
-    counts = np.isfinite(moved).sum(1)
-    means = np.where(np.isfinite(moved), moved, 0).sum(1) / np.maximum(counts, 1)
+    means = row_means((sides[0] - sides[1])[:, columns])
     return tuple(
         LostEdit(
             edit_id=new.edit.id,

@@ -71,11 +71,8 @@ class Estimate(Record):
     low: Number | None = None
     high: Number | None = None
     n: int
-    """Number of edits in the value."""
     sources: int | None = None
-    """Number of source pictures of these edits; None if it was not counted."""
     why: str | None = None
-    """Why the value or its interval is missing."""
 
     def format(self, digits: int = 2, interval: bool = True) -> str:
         """Return the estimate in words for a table.
@@ -245,8 +242,13 @@ def estimate_share(
     if not len(values):
         return missing_estimate(why)
     truths = np.array(values, float)
-    means = GroupMeans(truths[:, None], np.zeros(len(truths), np.int64), 1, number_keys(sources))
-    return build_estimate(float(truths.mean()), len(truths), means.spread(np.ones((1, 1))), shape="share")
+    return build_estimate(float(truths.mean()), len(truths), find_mean_spread(truths, sources), shape="share")
+
+
+def find_mean_spread(values: Floats, sources: Sequence[Hashable] | Ints) -> Spread:
+    """Return how far a plain mean varies if values of the same source picture vary together."""
+    means = GroupMeans(values[:, None], np.zeros(len(values), np.int64), 1, number_keys(sources))
+    return means.spread(np.ones((1, 1)))
 
 
 def _find_ends(

@@ -128,5 +128,4 @@ def _edit_scores(matrix: ScoreMatrix, columns: Floats) -> Floats:
     asked &= np.asarray(matrix.counted, bool)
     values = columns[:, : len(matrix.criteria)]
     complete = asked.any(1) & (np.isfinite(values) | ~asked).all(1)
-    sums = np.where(asked & np.isfinite(values), values, 0.0).sum(1)
-    return np.where(complete, sums / np.maximum(asked.sum(1), 1), np.nan)
+    return np.where(complete, row_means(np.where(asked, values, np.nan)), np.nan)

@@ -301,16 +301,22 @@ def _measure_criterion(table: RunTable, labels: HumanLabels, criterion: str, lev
     ordered = order_types(kinds, protocol.types if protocol else ())
     types: dict[str, Bools] = {kind: np.array([own == kind for own in kinds]) for kind in ordered}
     by_type = {name: _measure(scores, of, sources, scale, level)[0] for name, of in types.items()}
-    names = table.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
-    counted = len(pairs) > 0 and len(pairs.values) <= st.MAX_LABEL_VALUES
-    counts = st.count_confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
     return CriterionAgreement(
         **dict(overall),
-        confusion=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
+        confusion=build_confusion(table, criterion, pairs),
         ceiling=measure_ceiling(scores.ratings, sources, level),
         people=measure_annotator_agreement(scores.ratings, labels.annotators, sources, types, level),
         by_type=by_type,
     )
+
+
+def build_confusion(table: RunTable, criterion: str, pairs: MatchedScores) -> Confusion | None:
+    """Return the counts of pairs of labels; None without pairs, or if there are too many different labels."""
+    if not len(pairs) or len(pairs.values) > st.MAX_LABEL_VALUES:
+        return None
+    counts = st.count_confusion(pairs.x_label, pairs.y_label, pairs.values)
+    names = table.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
+    return Confusion(labels=names, counts=tuple(map(tuple, counts)))
 
 
 def match_scores(judge: Floats, ratings: Floats, scale: tuple[float, ...]) -> tuple[MatchedScores, Bools]:

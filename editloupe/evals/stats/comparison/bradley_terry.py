@@ -95,7 +95,7 @@ def fit_bradley_terry(comparisons: Iterable[PairwiseJudgement], level: float = L
         strengths = [missing_estimate(why, len(judgements))] * len(models)
         return _build_ranking(models, strengths, judgements, sources, (note,))
     counts = (wins + wins.T).sum(0)
-    point, imagined = _fit(wins, None)
+    point, imagined = _fit(wins)
     if point is None:
         why = "the strengths did not converge"
         return _build_ranking(
@@ -142,7 +142,7 @@ def _leave_out_sources(wins_by_source: Floats, wins: Floats, point: Floats) -> t
     return moves, compared.sum((1, 2)) / compared.sum()
 
 
-def _fit(wins: Floats, begin: Floats | None) -> tuple[Floats | None, bool]:
+def _fit(wins: Floats) -> tuple[Floats | None, bool]:
     """Return the strengths, None if the iteration does not converge, and whether imagined ties were needed."""
     from choix import ilsr_pairwise_dense  # loads scipy's solvers, which nothing else here needs
 
@@ -150,7 +150,7 @@ def _fit(wins: Floats, begin: Floats | None) -> tuple[Floats | None, bool]:
     if imagined:
         wins = wins + IMAGINED_WINS * (1 - np.eye(len(wins)))
     try:
-        strengths = np.asarray(ilsr_pairwise_dense(wins, initial_params=begin, max_iter=_MAX_ITERATIONS), float)
+        strengths = np.asarray(ilsr_pairwise_dense(wins, max_iter=_MAX_ITERATIONS), float)
     except (RuntimeError, ValueError):
         return None, imagined
     return (strengths - strengths.mean() if np.isfinite(strengths).all() else None), imagined

@@ -20,15 +20,14 @@ from editloupe._util.tables import data_frame
 from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement.coefficients import (
-    MAX_LABEL_VALUES,
     MEASURES,
     PRIMARY,
     MatchedScores,
-    count_confusion,
 )
 from editloupe.evals.stats.agreement.judge_vs_human import (
     Ceiling,
     Confusion,
+    build_confusion,
     find_label_scale,
     match_scores,
     measure_ceiling,
@@ -500,13 +499,10 @@ def _compare_criterion(
         return CriterionDifference(**fields, same_label=missing_estimate(change.difference.why or ""), labels=None)
     both = np.isfinite(row_means(a.scores(criterion))) & np.isfinite(row_means(b.scores(criterion)))
     pairs, _ = match_scores(a.scores(criterion, "score"), b.scores(criterion, "score"), find_label_scale(a, criterion))
-    names = a.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
-    counted = len(pairs.values) <= MAX_LABEL_VALUES
-    counts = count_confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
     return CriterionDifference(
         **fields,
         same_label=pairs.estimates(sources[both], level)["accuracy"],
-        labels=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
+        labels=build_confusion(a, criterion, pairs),
     )
 
 

@@ -16,11 +16,11 @@ from editloupe.evals.stats.intervals import (
     LEVEL,
     Estimate,
     Floats,
-    GroupMeans,
     Ints,
     Number,
     build_estimate,
     find_distinct_rows,
+    find_mean_spread,
     number_keys,
 )
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
@@ -245,8 +245,7 @@ def _group_by_area(areas: Floats, values: Floats, sources: Ints, level: float) -
         return ()
     groups = []
     for own in np.array_split(np.arange(len(values)), count):
-        means = GroupMeans(values[own, None], np.zeros(len(own), np.int64), 1, sources[own])
-        spread = means.spread(np.ones((1, 1)))
+        spread = find_mean_spread(values[own], sources[own])
         score = build_estimate(float(values[own].mean()), len(own), spread, level, limits=(0.0, 100.0))
         groups.append(SizeGroup(area=float(np.exp(np.log(areas[own]).mean())), score=score))
     return tuple(groups)

@@ -24,7 +24,7 @@ from editloupe.evals.stats.comparison.preference_results import (
 )
 from editloupe.evals.stats.intervals import NO_LIMITS, Bools, Floats, GroupMeans, build_estimate, finite_or_none
 from editloupe.evals.stats.scores.published_tables import build_published_tables
-from editloupe.evals.stats.scores.run_scores import LIMITS
+from editloupe.evals.stats.scores.run_scores import LIMITS, compute_deviation
 from editloupe.evals.stats.scores.run_table import RunTable
 from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.evals.stats.scores.score_matrix import MEAN_OF_REPEATS, RunSlice, ScoreMatrix, split_into_slices
@@ -217,14 +217,14 @@ class _LayoutRow:
     def cells(self, level: float | None) -> list[Cell]:
         """Return the values of all columns, each followed by its spread and its interval if requested."""
         repeats = self._repeats()
-        values = _mean(np.stack(repeats))
+        values = row_means(np.stack(repeats), 0)
         spreads = self._group_means(self._numbers(None)) if level else None
         cells: list[Cell] = []
         for column in self.layout.columns:
             value = finite_or_none(self._value(column.value, values))
             cells.append(self._scaled(column.value, value))
             if self.layout.spread:
-                cells.append(_deviation([finite_or_none(self._value(column.value, means)) for means in repeats]))
+                cells.append(compute_deviation([finite_or_none(self._value(column.value, means)) for means in repeats]))
             if level and spreads is not None:
                 cells += self._ends(column.value, value, values, spreads, level)
         return cells
@@ -258,7 +258,7 @@ class _LayoutRow:
 
     def _repeats(self) -> list[Floats]:
         """Return the means of every repeat."""
-        return [_mean(self._numbers(repeat)) for repeat in range(len(self.matrix.table.repeats))]
+        return [row_means(self._numbers(repeat), 0) for repeat in range(len(self.matrix.table.repeats))]
 
     def _group_means(self, numbers: Floats) -> GroupMeans:
         """Return every mean as a group of its own; a row may be part of several."""
@@ -284,10 +284,7 @@ class _LayoutRow:
         if isinstance(value, Mean):
             return means[..., self.means.index(value)]
         parts = np.stack([self._value(part, means) for part in value.parts], -1)
-        if value.complete:
-            return np.asarray(parts.mean(-1))
-        defined = np.isfinite(parts)
-        return _divide(np.where(defined, parts, 0).sum(-1), defined.sum(-1).astype(float))
+        return np.asarray(parts.mean(-1) if value.complete else row_means(parts, -1))
 
     def _scaled(self, value: Value, number: float | None) -> float | None:
         own = all(mean.measure in self.layout.measures for mean in list_means(value))
@@ -298,22 +295,6 @@ def _find_column(matrix: ScoreMatrix, columns: Floats, measure: str) -> Floats |
     if measure == TOTAL:
         return columns[:, -1] if matrix.aggregation.edit_score is not None else None
     return columns[:, matrix.criteria.index(measure)] if measure in matrix.criteria else None
-
-
-def _mean(numbers: Floats) -> Floats:
-    """Return the mean of every column over the rows that are defined, NaN if there are none."""
-    defined = np.isfinite(numbers)
-    return _divide(np.where(defined, numbers, 0).sum(0), defined.sum(0).astype(float))
-
-
-def _divide(sums: Floats, counts: Floats) -> Floats:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(counts > 0, sums / counts, np.nan))
-
-
-def _deviation(values: Sequence[float | None]) -> float | None:
-    defined = [value for value in values if value is not None]
-    return float(np.std(defined, ddof=1)) if len(defined) > 1 else None
 
 
 class JudgeAccuracy(NamedTuple):

@@ -124,11 +124,8 @@ def build_passport(
         unjudged: How unjudged verdicts count, `left_out` or `worst`.
         rules: The rules of the paper's public script, if the tables follow them.
     """
-    entry: Mapping[str, Any] = next(
-        (own for own in table.about.get("configurations", ()) if own.get("name") == table.configuration), {}
-    )
-    settings = entry.get("settings", {})
-    profile = entry.get("profile", {})
+    entry = table.entry
+    settings, profile = entry.get("settings", {}), entry.get("profile", {})
     rule = "text" if rules is None else ", ".join(f"{name}={value}" for name, value in sorted(rules.items()))
     return Passport(
         protocol=table.protocol,

@@ -107,8 +107,7 @@ def check_rules(changes: Changes, tables: Sequence[RunTable]) -> None:
 
 def find_recorded_rules(table: RunTable) -> Mapping[str, Any]:
     """Return the rules of the preset that a run was judged with."""
-    entries = table.about.get("configurations", ())
-    setup = next((entry.get("setup") for entry in entries if entry.get("name") == table.configuration), None)
+    setup = table.entry.get("setup")
     rules = setup.get("rules") if isinstance(setup, dict) and setup.get("protocol") == table.protocol else None
     return rules if isinstance(rules, dict) else {}
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import stdev
 from typing import Any, Literal
 
 import numpy as np
@@ -321,13 +320,18 @@ def _score_repeats(matrix: ScoreMatrix, fill: float | None, result: ScoreResult)
     used = result.weights > 0
     points = [matrix.point(fill, position) for position in range(len(matrix.table.repeats))]
     values = [finite_or_none(p.overall) if np.isfinite(p.finals[used]).all() else None for p in points]
-    usable = [value for value in values if value is not None]
     return Repeats(
         count=len(values),
         values=tuple(values),
         mean=finite_or_none(result.point.overall),
-        sd=float(np.std(usable, ddof=1)) if len(usable) > 1 else None,
+        sd=compute_deviation(values),
     )
+
+
+def compute_deviation(values: Sequence[float | None]) -> float | None:
+    """Return the standard deviation (n − 1) of the values that exist; None with fewer than two."""
+    defined = [value for value in values if value is not None]
+    return float(np.std(defined, ddof=1)) if len(defined) > 1 else None
 
 
 def _find_missing_types(matrix: ScoreMatrix) -> tuple[str, ...]:
@@ -533,7 +537,7 @@ def _slice_means(part: RunSlice, alone: bool) -> Iterator[CriterionMean]:
     repeats = range(len(part.table.repeats))
     each = [matrix.point(None, repeat).by_criterion for repeat in repeats] if len(repeats) > 1 else []
     for position, criterion in enumerate(matrix.criteria):
-        means = [value for values in each if (value := finite_or_none(values[position])) is not None]
+        means = [finite_or_none(values[position]) for values in each]
         judged, unjudged = int(matrix.judged[..., position].sum()), int(matrix.unjudged[..., position].sum())
         yield CriterionMean(
             model=None if alone and part.label == NO_MODEL else part.label,
@@ -542,6 +546,6 @@ def _slice_means(part: RunSlice, alone: bool) -> Iterator[CriterionMean]:
             expected=max(judged + unjudged, part.table.expected((criterion,))),
             judged=judged,
             mean=finite_or_none(overall[position]),
-            deviation=stdev(means) if len(means) > 1 else None,
+            deviation=compute_deviation(means),
             repeats=len(repeats),
         )

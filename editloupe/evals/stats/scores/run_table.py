@@ -142,6 +142,12 @@ class RunTable:
     whole: RunTable | None = field(default=None, repr=False, compare=False)
     """The table from which these rows were taken; its arrays are used again."""
 
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        """What run.json records of the configuration; empty if it records nothing."""
+        entries = self.about.get("configurations", ())
+        return next((entry for entry in entries if entry.get("name") == self.configuration), {})
+
     @cached_property
     def criteria(self) -> tuple[str, ...]:
         """The criteria that were asked, in the protocol's order."""

@@ -338,16 +338,16 @@ def build_score_arrays(
     return arrays
 
 
-def row_means(values: Floats) -> Floats:
-    """Return each row's mean over its judged repeats, the second axis; NaN if none was judged.
+def row_means(values: Floats, axis: int = 1) -> Floats:
+    """Return the means of the defined values along an axis, by default each row's over its repeats; NaN if there are none.
 
     >>> row_means(np.array([[1.0, 3.0], [np.nan, 4.0], [np.nan, np.nan]])).tolist()
     [2.0, 4.0, nan]
     """
     defined = np.isfinite(values)
-    counts = defined.sum(1)
-    means: Floats = np.where(counts > 0, np.where(defined, values, 0).sum(1) / np.maximum(counts, 1), np.nan)
-    return means
+    counts = defined.sum(axis)
+    sums = np.where(defined, values, 0).sum(axis)
+    return np.asarray(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan))
 
 
 def row_lower_medians(values: Floats) -> Floats:

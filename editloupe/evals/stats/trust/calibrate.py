@@ -17,7 +17,7 @@ import numpy as np
 from editloupe._util.text import number_of, verb
 from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.runs.store import Run
-from editloupe.evals.stats.comparison.run_comparison import match_pictures
+from editloupe.evals.stats.comparison.run_comparison import match_pictures, question_keys
 from editloupe.evals.stats.intervals import Bools, Floats, Ints
 from editloupe.evals.stats.scores.run_table import RunTable, read_configuration_table
 from editloupe.evals.stats.scores.run_units import row_lower_medians
@@ -210,10 +210,8 @@ def require_same_judge(calibration: Calibration, table: RunTable) -> None:
 
 def collect_question_keys(table: RunTable) -> dict[str, tuple[str, ...]]:
     """Return the question keys of each criterion."""
-    by_criterion: dict[str, set[str]] = {name: set() for name in table.criteria}
-    for kind in table.unit_columns.counts:
-        by_criterion[kind.criterion].add(kind.asked)
-    return {name: tuple(sorted(keys)) for name, keys in by_criterion.items()}
+    keys = question_keys(table)
+    return {name: tuple(sorted(keys[name])) for name in table.criteria}
 
 
 def find_stage(calibration: Calibration, folders: Sequence[Path]) -> EarlierStage:
@@ -245,7 +243,6 @@ def find_stage(calibration: Calibration, folders: Sequence[Path]) -> EarlierStag
 def find_left_over(table: RunTable, criterion: str, earlier: Sequence[EarlierStage]) -> Bools:
     """Return which rows were judged by all earlier stages and trusted by none."""
     over = np.ones(len(table.rows), bool)
-    positions = {id(row): position for position, row in enumerate(table.rows)}
     for stage in earlier:
         if criterion not in stage.table.criteria:
             raise UserError(
@@ -256,7 +253,7 @@ def find_left_over(table: RunTable, criterion: str, earlier: Sequence[EarlierSta
         mine = np.zeros(len(table.rows), bool)
         for row, theirs in match_pictures(table, stage.table).pairs:
             confidence = sure[id(theirs)]
-            mine[positions[id(row)]] = not stage.calibration.keeps(
+            mine[table.places[id(row)]] = not stage.calibration.keeps(
                 criterion, None if np.isnan(confidence) else confidence
             )
         over &= mine

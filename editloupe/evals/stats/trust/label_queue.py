@@ -20,6 +20,7 @@ from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.evals.runs.run_folder import ALREADY_LABELLED, QUEUE
 from editloupe.evals.stats.intervals import Bools, Floats, Ints
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
+from editloupe.evals.stats.scores.run_units import row_means
 from editloupe.evals.stats.trust.confidence import AUTO, find_confidences
 from editloupe.types import Reason, UserError
 
@@ -451,10 +452,7 @@ def needs_person(row: RunRow) -> bool:
 
 def _mean_uncertainty(confidences: Mapping[str, Floats]) -> Floats:
     """Return each row's uncertainty, the mean over the criteria that have one."""
-    each = np.stack([1 - values for values in confidences.values()])
-    there = np.isfinite(each)
-    counts = there.sum(0)
-    return np.where(counts > 0, np.where(there, each, 0).sum(0) / np.maximum(counts, 1), np.nan)
+    return row_means(np.stack([1 - values for values in confidences.values()]), 0)
 
 
 def _mean_or_one(values: Floats) -> float:
