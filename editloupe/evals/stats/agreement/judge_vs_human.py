@@ -140,7 +140,7 @@ class Agreement(TableView, Record):
         origin: Where the human labels come from.
         annotators: Number of labels per annotator.
         criteria: The agreement on each criterion.
-        by: The measures by field, value and criterion.
+        by: The measures by field, value and criterion: by editing model if there are several, and by requested fields.
         consensus: How several annotators are combined.
         notes: Notes for readers.
     """
@@ -151,19 +151,15 @@ class Agreement(TableView, Record):
     protocol: str
     configuration: str = ""
     models: tuple[str, ...] = ()
-    """The editing models of the judged outputs."""
     origin: str
-    """Where the human labels come from."""
     annotators: Mapping[str, int]
-    """Number of labels per annotator."""
     criteria: Mapping[str, CriterionAgreement]
     by: Mapping[str, Mapping[str, Mapping[str, Measures]]] = Field(default_factory=dict)
-    """Field to value to criterion: the editing model if there are several, and the fields that were asked for."""
     consensus: str = CONSENSUS_NOTE
     notes: tuple[str, ...] = ()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one plain record a criterion, type or other group, and measure."""
+        """Return one plain record per criterion, type or other group, and measure."""
         groups: list[tuple[dict[str, str], Measures]] = []
         for criterion, overall in self.criteria.items():
             kinds = (("all", overall), *overall.by_type.items())

@@ -115,20 +115,15 @@ class ModelComparison(Record):
 
     question: Literal["models"] = "models"
     part: tuple[str, ...] = ()
-    """The value of the field the paper reports separately, such as a language; empty if there is only one."""
     runs: tuple[str, ...]
     judge: str
     answer: str
     cases: int
-    """Cases that at least one model has."""
     common: int
-    """Cases that all models have."""
     models: tuple[ModelEntry, ...]
-    """The highest overall score first."""
     reference: UneditedReference
     pairs: tuple[ModelPair, ...]
     against_reference: tuple[ModelPair, ...]
-    """Every model against the unedited source, if its scores are known per case."""
     level: Number
     notes: tuple[str, ...]
 

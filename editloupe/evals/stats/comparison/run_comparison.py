@@ -271,12 +271,12 @@ class RunComparison(Record):
     """The comparison of two runs on the same edits.
 
     Args:
-        question: `judges` or `models`.
+        question: `judges`: two judges, modes or prompts on the same pictures. `models`: two editing models on the same cases.
         a: Name of the first run.
         b: Name of the second run.
         a_title: Judge, protocol, mode and models of the first run.
         b_title: The same of the second run.
-        edits: Number of edits that are compared.
+        edits: Number of edits that are compared: the same pictures and instruction, or for models the same case.
         left_out: Numbers of edits that are not compared, by reason.
         same_picture: For models: cases with identical pictures of both.
         overall: The difference of the overall scores.
@@ -288,23 +288,17 @@ class RunComparison(Record):
     """
 
     question: ComparisonQuestion
-    """`judges`: two judges, modes or prompts on the same pictures; `models`: two editing models on the same cases."""
     a: str
     b: str
     a_title: str
     b_title: str
     edits: int
-    """Edits that are compared: the same pictures and instruction, or for models the same case."""
     left_out: Mapping[str, int]
-    """Edits that are not compared, by reason."""
     same_picture: int = 0
-    """For models: cases for which both gave the identical picture."""
     overall: ScoreDifference
     criteria: Mapping[str, CriterionDifference]
     human: Mapping[str, Mapping[str, HumanDifference]] = Field(default_factory=dict)
-    """Criterion to measure to both runs' agreement with people."""
     ceiling: Mapping[str, Ceiling] = Field(default_factory=dict)
-    """Agreement among annotators, by criterion."""
     disagreements: tuple[Disagreement, ...]
     notes: tuple[str, ...] = ()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -25,6 +26,7 @@ from editloupe.evals.stats.intervals import (
 )
 from editloupe.evals.stats.scores.run_table import RunRow, RunTable
 from editloupe.evals.stats.scores.run_units import RunUnit, UnitColumns, row_means
+from editloupe.evals.stats.scores.score_matrix import ALL
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.model import NumberAnswer
@@ -106,32 +108,30 @@ class AreaTrend(Record):
     """The same for each editing model on its own (DLEBench, Figure 6), with the sides of its targets."""
 
 
-def count_answers(table: RunTable, criterion: str, field: str = "model") -> Distribution:
-    """Count the answers to a criterion by a field of the edits: labels, numbers, or bins if there are many numbers."""
+def count_answers(table: RunTable, criterion: str) -> Distribution:
+    """Count the answers to a criterion by editing model: labels, numbers, or bins if there are many numbers."""
     is_asked = table.unit_columns.asks(criterion)
     units, judged = table.unit_columns.at(is_asked), table.unit_columns.judged[is_asked]
     alike = list(_group_equal_units(units.at(judged)))
     scores = _answer_scores(alike)
     scale = {name: float(name) for name in _scale_numbers(table, criterion)}
-    if (
-        len({**scale, **scores}) > _MAX_ANSWERS
-    ):  # with those between the numbers of a scale it is too much; then only what was given
-        scale = {}
+    if len({**scale, **scores}) > _MAX_ANSWERS:
+        scale = {}  # too many together: list only the answers that were given
     all_scores = {**scale, **scores}
     apart = (NOT_APPLICABLE,) if all_scores.pop(NOT_APPLICABLE, None) is not None else ()
     answers = tuple(dict.fromkeys((*table.labels(criterion), *sorted(all_scores, key=lambda name: all_scores[name]))))
     binned = len(answers) > _MAX_ANSWERS
     columns = {name: position for position, name in enumerate((*(_BINS if binned else answers), *apart, UNJUDGED))}
     of_unit = np.full(len(units), columns[UNJUDGED])
-    places_of_judged = np.flatnonzero(judged)
+    positions_of_judged = np.flatnonzero(judged)
     for answer, positions in alike:
         name = _format_bin(answer) if binned else _format_answer(answer)
-        of_unit[places_of_judged[positions]] = -1 if name is None else columns[name]
-    values = ["all edits" if (value := row.field(field)) is None else str(value) for row in table.rows]
-    counts = np.zeros((len(lines := dict.fromkeys(values)), len(columns) + 1), np.int64)
-    np.add.at(counts, (number_keys(values)[table.row_of_unit[is_asked]], of_unit), 1)
-    listed = (tuple(line) for line in counts[:, :-1].tolist())
-    return Distribution(answers=tuple(columns), counts=dict(zip(lines, listed, strict=True)))
+        of_unit[positions_of_judged[positions]] = -1 if name is None else columns[name]
+    models = [row.edit.model or ALL for row in table.rows]
+    counts = np.zeros((len(names := dict.fromkeys(models)), len(columns) + 1), np.int64)
+    np.add.at(counts, (number_keys(models)[table.row_of_unit[is_asked]], of_unit), 1)
+    lines = (tuple(line) for line in counts[:, :-1].tolist())
+    return Distribution(answers=tuple(columns), counts=dict(zip(names, lines, strict=True)))
 
 
 def _answer_scores(alike: Iterable[tuple[RunUnit, Ints]]) -> dict[str, float]:
@@ -144,7 +144,7 @@ def _answer_scores(alike: Iterable[tuple[RunUnit, Ints]]) -> dict[str, float]:
 
 
 def _group_equal_units(units: UnitColumns) -> Iterator[tuple[RunUnit, Ints]]:
-    """Yield a unit of every label and score that occurs, with the places of those that have the same."""
+    """Yield a unit of every label and score that occurs, with the positions of those that have the same."""
     numbers = np.stack([units.of_kind.astype(float), units.score, units.score_100], 1)
     kinds = find_distinct_rows(numbers)
     order = np.argsort(kinds.of_item, kind="stable")
@@ -198,44 +198,38 @@ def compute_area_trend(table: RunTable, criterion: str, level: float = LEVEL) ->
     models = np.array([row.model for row in rows])
     names = [row.name for row in rows]
     sources = table.sources[usable]
-    r, p, why = _correlate(areas[order], values[order])
+    trends = {}
+    for model in dict.fromkeys(models.tolist()):
+        own, targets = order[models[order] == model], np.flatnonzero(models[owners] == model)
+        trends[model] = SizeTrend(
+            n=len(own),
+            middles=tuple(np.exp(_sliding_means(np.log(areas[own]))).tolist()),
+            sides=tuple((width, height) for width, height in sides[targets].tolist()),
+            side_scores=tuple(values[owners[targets]].tolist()),
+            side_edits=tuple(names[owner] for owner in owners[targets]),
+            **_relate(areas[own], values[own], sources[own], level),
+        )
     return AreaTrend(
         unit="percent of the picture" if has_sizes else "pixels",
         areas=tuple(areas[order].tolist()),
         scores=tuple(values[order].tolist()),
-        sliding=_sliding_means(values[order]),
-        groups=_group_by_area(areas[order], values[order], sources[order], level),
         edits=tuple(names[position] for position in order),
-        r=r,
-        p=p,
-        why=why,
-        window_r=_correlate_windows(areas[order], values[order]),
-        models={
-            model: _compute_size_trend(areas[own], values[own], sides[targets], values[owners[targets]]).model_copy(
-                update={
-                    "groups": _group_by_area(areas[own], values[own], sources[own], level),
-                    "side_edits": tuple(names[owner] for owner in owners[targets]),
-                }
-            )
-            for model in dict.fromkeys(models.tolist())
-            if len(own := order[models[order] == model]) and len(targets := np.flatnonzero(models[owners] == model))
-        },
+        models=trends,
+        **_relate(areas[order], values[order], sources[order], level),
     )
 
 
-def _compute_size_trend(areas: Floats, values: Floats, sides: Floats, side_scores: Floats) -> SizeTrend:
+def _relate(areas: Floats, values: Floats, sources: Ints, level: float) -> dict[str, Any]:
+    """Return the numbers of a trend over edits that are sorted by area."""
     r, p, why = _correlate(areas, values)
-    return SizeTrend(
-        n=len(values),
-        r=r,
-        p=p,
-        why=why,
-        window_r=_correlate_windows(areas, values),
-        sliding=_sliding_means(values),
-        middles=tuple(np.exp(_sliding_means(np.log(areas))).tolist()),
-        sides=tuple((width, height) for width, height in sides.tolist()),
-        side_scores=tuple(side_scores.tolist()),
-    )
+    return {
+        "r": r,
+        "p": p,
+        "why": why,
+        "window_r": _correlate_windows(areas, values),
+        "sliding": _sliding_means(values),
+        "groups": _group_by_area(areas, values, sources, level),
+    }
 
 
 def _group_by_area(areas: Floats, values: Floats, sources: Ints, level: float) -> tuple[SizeGroup, ...]:

@@ -124,11 +124,11 @@ class Scores(TableView, Record):
         protocol: The protocol.
         overall: The overall score; without a value if the run has several slices.
         by_criterion: Scores by criterion.
-        by_type: Scores by type, if the run has one slice.
+        by_type: Scores by type; empty if the run has several slices, since `parts` has the types of each.
         missing_types: Types of the protocol that do not occur.
-        own: The user's own criteria, which are not part of any score.
+        own: The user's own criteria: listed in `by_criterion`, but not part of any score.
         by_level: Means of types that the protocol averages first.
-        by: Scores by field and value.
+        by: Scores by field and value; several fields are joined by commas, their values by a middle dot.
         parts: Scores by slice: the editing model, and the language if the paper reports it separately.
         coverage: How many of the units have a verdict.
         bounds: The overall score with all unjudged units worst, and best.
@@ -140,18 +140,13 @@ class Scores(TableView, Record):
 
     protocol: str
     overall: Score
-    """Without a value if the run has several slices."""
     by_criterion: Mapping[str, Score]
     by_type: Mapping[str, Score]
-    """Empty if the run has several slices; `parts` has the types of each."""
     missing_types: tuple[str, ...]
     own: tuple[str, ...] = ()
-    """The user's own criteria: listed in `by_criterion`, but not part of any score."""
     by_level: Mapping[str, Estimate] = Field(default_factory=dict)
     by: Mapping[str, Mapping[str, Score]] = Field(default_factory=dict)
-    """Field to value to overall score; several fields are joined by commas, their values by a middle dot."""
     parts: Mapping[str, SliceScores]
-    """Every editing model, in every language if the paper reports languages separately."""
     coverage: Coverage
     bounds: Bounds | None = None
     repeats: Repeats | None = None

@@ -116,12 +116,12 @@ class RunTable:
         protocol: The protocol.
         rows: The edits with their units.
         about: Contents of run.json.
-        notes: What a reader should know: what could not be read, and which configuration was taken if there are several.
+        notes: Notes for readers: what could not be read, and which configuration was taken if there are several.
         configuration: Name of the configuration.
-        waiting: Edits without any unit yet.
+        waiting: Edits of the manifest without any unit yet.
         differs: How the configuration differs from an earlier one with the same judge, protocol and mode.
         short_name: What names the configuration in `--configuration`; empty if the run has only one.
-        whole: The table from which these rows were taken.
+        whole: The table from which these rows were taken; its arrays are used again.
     """
 
     name: str
@@ -130,17 +130,11 @@ class RunTable:
     rows: tuple[RunRow, ...]
     about: Mapping[str, Any]
     notes: tuple[str, ...] = ()
-    """What could not be read of the run, and which configuration was taken if there are several."""
     configuration: str = ""
-    """Name of the configuration."""
     waiting: tuple[Edit, ...] = ()
-    """Edits of the manifest that have no unit yet."""
     differs: str = ""
-    """How the configuration differs from an earlier one with the same judge, protocol and mode."""
     short_name: str = ""
-    """What names the configuration in `--configuration`; empty if the run has only one."""
     whole: RunTable | None = field(default=None, repr=False, compare=False)
-    """The table from which these rows were taken; its arrays are used again."""
 
     @property
     def entry(self) -> Mapping[str, Any]:
