@@ -24,7 +24,7 @@ from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.tables import PrintedTable
 
-Box = tuple[int, int, int, int]
+Frame = tuple[int, int, int, int]
 SIDE = 256
 """Longest side of a thumbnail."""
 SHEET = "sheet.jpg"
@@ -66,12 +66,12 @@ def gate_blocks(result: GateResult, links: Mapping[str, str] | None = None) -> I
         )
     if result.broken:
         yield Heading("Broken outputs, not scored", 3)
-        listed = [
+        lines = [
             f"{shorten(edit.edit_id, LONGEST_NAME)}: {edit.reason} (“{shorten(edit.instruction, LONGEST_TEXT)}”)"
             for edit in result.broken[:MOST_LISTED]
         ]
-        more = len(result.broken) - len(listed)
-        yield Points((*listed, *([f"and {more} more"] if more else [])))
+        more = len(result.broken) - len(lines)
+        yield Points((*lines, *([f"and {more} more"] if more else [])))
     if result.worst:
         yield Heading("Largest losses", 3)
         yield PrintedTable(
@@ -126,9 +126,9 @@ def as_step_summary(result: GateResult, links: Mapping[str, str]) -> str:
         + ", ".join(f"[{name}]({address})" for name, path in _name_pictures(edit) if (address := links.get(path)))
         for edit in result.worst
     ]
-    listed = "\n".join(line for line in lines if "](" in line)
+    pictures = "\n".join(line for line in lines if "](" in line)
     sheet = f"[Picture sheet]({links['sheet']})" if "sheet" in links else ""
-    parts = [text.rstrip("\n"), *([f"### Pictures\n\n{listed}"] if listed else []), *([sheet] if sheet else [])]
+    parts = [text.rstrip("\n"), *([f"### Pictures\n\n{pictures}"] if pictures else []), *([sheet] if sheet else [])]
     return "\n\n".join(parts).encode()[:MOST_BYTES].decode(errors="ignore") + "\n"
 
 
@@ -298,7 +298,7 @@ def _draw_sheet(result: GateResult, rows: Sequence[tuple[LostEdit, Sequence[Imag
         write(_MARGIN, top, f"{edit.edit_id}: {edit.difference:+.1f} points")
         write(_MARGIN, top + _LINE, edit.instruction)
         boxes = _find_changes(baseline, new) if baseline and new else []
-        none: list[Box] = []
+        none: list[Frame] = []
         pictures = (("source", source, none), ("baseline", baseline, boxes), ("new", new, boxes))
         for column, (name, picture, frames) in enumerate(pictures):
             left, below = _MARGIN + column * (SIDE + _MARGIN), top + 2 * _LINE
@@ -312,7 +312,7 @@ def _draw_sheet(result: GateResult, rows: Sequence[tuple[LostEdit, Sequence[Imag
     return sheet
 
 
-def _find_changes(first: Image.Image, second: Image.Image) -> list[Box]:
+def _find_changes(first: Image.Image, second: Image.Image) -> list[Frame]:
     """Return boxes around the largest regions in which two pictures differ."""
     if first.size != second.size:
         return []

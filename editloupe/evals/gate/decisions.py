@@ -298,9 +298,9 @@ def find_bounds(
         above: The error of the upper bound.
         changed: Number of source pictures with a difference.
     """
-    whole = float((spread.moves**3).sum()) / spread.se**3 if spread.se else 0.0
+    skew = float((spread.moves**3).sum()) / spread.se**3 if spread.se else 0.0
     few = min(spread.freedom, max(1.0, changed - 1.0))
-    spreads = (spread, replace(spread, skew=whole), replace(spread, skew=0.0, freedom=few))
+    spreads = (spread, replace(spread, skew=skew), replace(spread, skew=0.0, freedom=few))
     ends = [
         [build_estimate(value, n, each, 1 - 2 * error, limits=LIMITS) for each in spreads] for error in (below, above)
     ]
@@ -385,13 +385,13 @@ def estimate_power(
         why = change.difference.why or "the scores of the baseline do not vary"
         raise UserError(f"the power against {table.name} cannot be estimated: {why}")
     count = change.difference.n
-    wanted = edits or count
-    se = spread.se * math.sqrt(2 * count / wanted)
+    gate_edits = edits or count
+    se = spread.se * math.sqrt(2 * count / gate_edits)
     assumed = (
         "This takes the outputs of the two models as independent; they spread less if the models are similar, "
         "and then smaller losses are found."
     )
-    return compute_power(se, spread.freedom, wanted, drop, level, count_tests(names, grid), assumed)
+    return compute_power(se, spread.freedom, gate_edits, drop, level, count_tests(names, grid), assumed)
 
 
 def _assume_power(drop: float, criteria: Sequence[str], level: float, edits: int | None) -> GatePower:

@@ -107,7 +107,6 @@ class GateResult(Record):
     titles: Mapping[str, str] = Field(default_factory=dict)
     """Titles of the criteria."""
     notes: tuple[str, ...] = ()
-
     drawn: int = 0
     """Cases after which it ended, in the order in which they were drawn."""
 
@@ -144,8 +143,8 @@ def find_judged(side: GateSide, run: Path) -> RunTable | None:
     if not (run / FILE).exists():
         return None
     table = read_run_table(run)
-    wanted = {_content(row) for row in side.rows}
-    rows = {_content(row): row for row in table.rows if _content(row) in wanted}
+    contents = {_content(row) for row in side.rows}
+    rows = {_content(row): row for row in table.rows if _content(row) in contents}
     return table.with_rows(rows.values()) if rows else None
 
 

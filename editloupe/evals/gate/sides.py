@@ -163,12 +163,12 @@ def _read_outputs(path: Path, name: str, other: Source, other_run: RunTable | No
 
 def _outputs_of_run_cases(table: RunTable, folder: Path) -> Iterator[Edit]:
     """Yield the cases of a run with the outputs in a folder, which are named by id, or as the edited or source picture."""
-    listed = [
+    cases = [
         Row(row.name, {"id": row.edit.id, "edited": str(row.edit.edited), "source": str(row.edit.source)})
         for row in table.rows
     ]
-    names = detect_output_names(lambda: listed, existing_folder(folder))
-    outputs = [names.path(row) for row in listed]
+    names = detect_output_names(lambda: cases, existing_folder(folder))
+    outputs = [names.path(row) for row in cases]
     if not any(output.is_file() for output in outputs):
         raise UserError(
             f"{folder} has no output of the cases of {table.name}; looked for {outputs[0].with_suffix('')}.*"
@@ -207,15 +207,15 @@ def match_cases(first: GateSide, second: GateSide) -> MatchedCases:
     bare_others = [row for row in matched.only_b if not row.pictures.get("source")]
     pairs = list(matched.pairs)
     for ours, theirs in ((bare, matched.only_b), (matched.only_a, bare_others)):
-        taken = {id(row) for pair in pairs for row in pair}
-        left, others = ([row for row in rows if id(row) not in taken] for rows in (ours, theirs))
-        pairs += match_rows(left, others, lambda row: (row.edit.id, row.edit.instruction)).pairs
+        matched_ids = {id(row) for pair in pairs for row in pair}
+        unmatched, others = ([row for row in rows if id(row) not in matched_ids] for rows in (ours, theirs))
+        pairs += match_rows(unmatched, others, lambda row: (row.edit.id, row.edit.instruction)).pairs
     if not pairs:
         raise UserError(
             f"{first.name} and {second.name} have no source and instruction in common, so nothing is compared"
         )
-    taken = {id(row) for pair in pairs for row in pair}
-    lone, lone_others = ([row for row in side.rows if id(row) not in taken] for side in (first, second))
+    matched_ids = {id(row) for pair in pairs for row in pair}
+    lone, lone_others = ([row for row in side.rows if id(row) not in matched_ids] for side in (first, second))
     return MatchedCases(tuple(pairs), tuple(lone), tuple(lone_others))
 
 

@@ -499,8 +499,8 @@ def number_keys(keys: Sequence[Hashable] | Ints) -> Ints:
     if isinstance(keys, np.ndarray):
         _, first, of_key = np.unique(keys, return_index=True, return_inverse=True)
         return np.asarray(np.argsort(np.argsort(first))[of_key])
-    seen: dict[Hashable, int] = {}
-    return np.array([seen.setdefault(key, len(seen)) for key in keys], np.int64)
+    number_of: dict[Hashable, int] = {}
+    return np.array([number_of.setdefault(key, len(number_of)) for key in keys], np.int64)
 
 
 class Jackknife:
@@ -537,9 +537,9 @@ class Jackknife:
         """
         if self._sources < MIN_SOURCES:
             return Spread.of(np.zeros(len(self._shares)), self._shares)
-        whole = statistic(self.total[None])[0]
+        total = statistic(self.total[None])[0]
         without = np.concatenate([statistic(counts) for counts in self._blocks.leave_out(self.total)])
-        spread = Spread.of(np.repeat(whole - without, self._blocks.times), self._shares, self._sources)
+        spread = Spread.of(np.repeat(total - without, self._blocks.times), self._shares, self._sources)
         if spread.why is not None or spread.se == 0 or shape == "share":
             return spread
         tails = float((spread.moves**4).sum() / spread.se**4 - 1 / len(spread.moves))
@@ -589,6 +589,8 @@ def _find_contents(kinds: DistinctRows, of_block: Ints) -> _Contents:
         content = np.stack([own[start:end], counts[start:end]]).tobytes()
         first.setdefault(content, (start, end))
         times[content] = times.get(content, 0) + 1
-    taken = np.concatenate([np.arange(start, end) for start, end in first.values()])
+    positions = np.concatenate([np.arange(start, end) for start, end in first.values()])
     sizes = [end - start for start, end in first.values()]
-    return _Contents(own[taken], counts[taken], np.cumsum([0, *sizes]), np.array(list(times.values()), np.int64))
+    return _Contents(
+        own[positions], counts[positions], np.cumsum([0, *sizes]), np.array(list(times.values()), np.int64)
+    )

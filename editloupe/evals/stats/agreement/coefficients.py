@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from editloupe._util.text import verb
 from editloupe.evals.stats.intervals import (
     LEVEL,
     NO_LIMITS,
@@ -187,7 +188,7 @@ def kappa(x: Floats, y: Floats, values: Floats, weights: str | None = None) -> M
     if not len(x):
         return None, NO_SHARED_EDITS
     if len(x) < MIN_EDITS:
-        return None, f"κ needs at least {MIN_EDITS} edits with both labels, there {_are(len(x))}"
+        return None, f"κ needs at least {MIN_EDITS} edits with both labels, there {verb(len(x), 'is', 'are')} {len(x)}"
     if len(values) > MAX_LABEL_VALUES:
         return None, f"the scores take {len(values)} different values, too many to be labels"
     if len(np.unique(np.concatenate([x, y]))) < 2:
@@ -277,7 +278,7 @@ def count_confusion(x: Floats, y: Floats, values: Floats) -> list[list[int]]:
 
 def _not_correlated(x: Floats, y: Floats) -> str | None:
     if len(x) < MIN_EDITS:
-        return f"a correlation needs at least {MIN_EDITS} edits with both scores, there {_are(len(x))}"
+        return f"a correlation needs at least {MIN_EDITS} edits with both scores, there {verb(len(x), 'is', 'are')} {len(x)}"
     if np.ptp(x) == 0:
         return f"the judge gave the same score to all {len(x)} edits"
     if np.ptp(y) == 0:
@@ -300,10 +301,6 @@ def _ordinal_alpha(coincidences: Floats) -> Floats:
     distance = (between + totals[:, low] / 2 - totals[:, high] / 2) ** 2
     expected = totals[:, :, None] * totals[:, None, :] / np.maximum(totals.sum(1) - 1, 1)[:, None, None]
     return 1 - _ratio((coincidences * distance).sum((1, 2)), (expected * distance).sum((1, 2)))
-
-
-def _are(count: int) -> str:
-    return "is 1" if count == 1 else f"are {count}"
 
 
 def _ranks(counts: Floats, x: Floats) -> Floats:

@@ -283,7 +283,7 @@ def group_edits(edits: Sequence[Edit], columns: str, name: str) -> dict[str, Boo
 
 def count_labels(labels: HumanLabels) -> dict[str, int]:
     """Return the number of labels of every annotator."""
-    counts = Counter(name for given in labels.given.values() for name in given)
+    counts = Counter(name for labels_of_edit in labels.given.values() for name in labels_of_edit)
     return {name: counts[name] for name in labels.annotators}
 
 

@@ -201,9 +201,9 @@ def compare_models(
     models = split_by_model(tables)
     judged_reference = models.pop(NOTHING_EDITED, None) if len(models) > 1 else None
     if len(models) < least:
-        listed = ", ".join(models)
         raise UserError(
-            f"{' and '.join(t.name for t in tables)} holds outputs of only one editing model ({listed}), so there is no pair"
+            f"{' and '.join(t.name for t in tables)} holds outputs of only one editing model ({', '.join(models)}), so there is "
+            "no pair"
         )
     pool = align_cases(
         tables[0], models if judged_reference is None else {**models, NOTHING_EDITED: judged_reference}, matrices
@@ -434,13 +434,13 @@ def split_by_model(tables: Sequence[RunTable]) -> dict[str, list[RunRow]]:
         for rows in parts.values():
             for row in rows if len(parts) > 1 else ():
                 pictures.setdefault((row.case, row.case_id), set()).add(edited_picture_key(row))
-        if any(len(shown) > 1 for shown in pictures.values()):
+        if any(len(shas) > 1 for shas in pictures.values()):
             by_model |= {f"{name} ({title})": rows for title, rows in parts.items()}
             continue
-        seen: set[Hashable] = set()
+        cases: set[Hashable] = set()
         for rows in parts.values():
-            fresh = [row for row in rows if len(parts) == 1 or (row.case, row.case_id) not in seen]
-            seen |= {(row.case, row.case_id) for row in fresh} if len(parts) > 1 else set()
+            fresh = [row for row in rows if len(parts) == 1 or (row.case, row.case_id) not in cases]
+            cases |= {(row.case, row.case_id) for row in fresh} if len(parts) > 1 else set()
             by_model.setdefault(name, []).extend(fresh)
     return by_model
 
@@ -473,19 +473,19 @@ def align_cases(
         for name, rows in by_model.items()
     }
     numbers: dict[str, int] = {}
-    shown = {name: np.full(len(telling), -1, np.int64) for name in by_model}
+    pictures = {name: np.full(len(telling), -1, np.int64) for name in by_model}
     for name, rows in by_model.items():
-        shown[name][positions[name]] = [numbers.setdefault(edited_picture_key(row), len(numbers)) for row in rows]
-    return AlignedCases(grid, tuple(telling), by_model, positions, sides, shown)
+        pictures[name][positions[name]] = [numbers.setdefault(edited_picture_key(row), len(numbers)) for row in rows]
+    return AlignedCases(grid, tuple(telling), by_model, positions, sides, pictures)
 
 
 def _number_cases(by_model: Mapping[str, list[RunRow]]) -> dict[str, Ints]:
     """Return the case of every row by number, in the order in which cases first occur."""
-    seen: dict[Hashable, int] = {}
-    cases = {name: [seen.setdefault(row.case, len(seen)) for row in rows] for name, rows in by_model.items()}
-    several = {case for listed in cases.values() for case, count in Counter(listed).items() if count > 1}
+    number_of: dict[Hashable, int] = {}
+    cases = {name: [number_of.setdefault(row.case, len(number_of)) for row in rows] for name, rows in by_model.items()}
+    several = {case for numbers in cases.values() for case, count in Counter(numbers).items() if count > 1}
     if not several:
-        return {name: np.array(listed, np.int64) for name, listed in cases.items()}
+        return {name: np.array(numbers, np.int64) for name, numbers in cases.items()}
     several = _find_shared_ids(cases, by_model, several)
     number: dict[Hashable, int] = {}
     positions = {}

@@ -119,8 +119,8 @@ def _decide_ties(results: Sequence[PairResult], way: Way) -> tuple[Sequence[Pair
 
 
 def _list_differences(results: Iterable[PairResult]) -> tuple[list[float], list[int]]:
-    listed = [(_find_lead(result), 0 if result.label == "tie" else 1) for result in results]
-    return [lead for lead, _ in listed], [label for _, label in listed]
+    pairs = [(_find_lead(result), 0 if result.label == "tie" else 1) for result in results]
+    return [lead for lead, _ in pairs], [label for _, label in pairs]
 
 
 def _find_lead(result: PairResult) -> float:
@@ -147,8 +147,8 @@ def _measure_groups(results: Sequence[PairResult]) -> dict[str, float | int | No
     left_out = 0
     for members in groups.values():
         size = members[0].candidates or 2
-        whole = len(members) == size * (size - 1) // 2
-        if whole and all(member.correct is not None for member in members):
+        has_all_pairs = len(members) == size * (size - 1) // 2
+        if has_all_pairs and all(member.correct is not None for member in members):
             right.setdefault(size, []).append(all(member.correct for member in members))
         else:
             left_out += 1

@@ -197,11 +197,11 @@ def _compare_pair(
 ) -> dict[str, PairedDifference]:
     shared = np.isfinite(first) & np.isfinite(second)
     rows = np.asarray(shared.any(1))
-    here = grid.at(rows)
-    a, b = (here.point(np.where(shared, side, np.nan)[rows]) for side in (first, second))
-    spreads = here.difference_spreads(a, b)
+    cases = grid.at(rows)
+    a, b = (cases.point(np.where(shared, side, np.nan)[rows]) for side in (first, second))
+    spreads = cases.difference_spreads(a, b)
     names = (OVERALL, *grid.criteria) if criteria else (OVERALL,)
-    return {name: _build_difference(here, a, b, spreads, position, level) for position, name in enumerate(names)}
+    return {name: _build_difference(cases, a, b, spreads, position, level) for position, name in enumerate(names)}
 
 
 def _build_difference(

@@ -109,9 +109,9 @@ def score_pair_members(protocol: str, row: RunRow, criteria: Sequence[str] = ())
     for repeat in sorted({unit.repeat for units in row.units.values() for unit in units}):
         outcomes = [unit.outcome for units in row.units.values() for unit in units if unit.repeat == repeat]
         scores = {v.criterion: v.score_100 for v in outcomes if isinstance(v, Verdict) and v.score_100 is not None}
-        left = next((outcome for outcome in outcomes if isinstance(outcome, Unjudged)), None)
-        score, why = None, f"{left.criterion}: {left.detail}" if left else None
-        if left is None:
+        unjudged = next((outcome for outcome in outcomes if isinstance(outcome, Unjudged)), None)
+        score, why = None, f"{unjudged.criterion}: {unjudged.detail}" if unjudged else None
+        if unjudged is None:
             score, why = _score_edit(protocol, row.edit, scores, criteria)
         members.append(PairMember(row.edit, repeat, score, why))
     return members
@@ -123,18 +123,18 @@ def _score_edit(
     rules = find_protocol(protocol)
     try:
         if rules is not None:
-            wanted: Sequence[str] = [rubric.criterion for rubric in rules.rubrics_for(edit)]
+            needed: Sequence[str] = [rubric.criterion for rubric in rules.rubrics_for(edit)]
             score = rules.score_of(edit, scores)
         else:
-            wanted = criteria
+            needed = criteria
             score = (
-                sum(scores[name] for name in wanted) / len(wanted) if wanted and set(wanted) <= set(scores) else None
+                sum(scores[name] for name in needed) / len(needed) if needed and set(needed) <= set(scores) else None
             )
     except MissingInput as error:
         return None, str(error)
     if score is not None:
         return score, None
-    lacking = [name for name in wanted if name not in scores]
+    lacking = [name for name in needed if name not in scores]
     return None, f"{lacking[0]}: {NOT_YET}" if lacking else "no score applies"
 
 
@@ -161,8 +161,8 @@ def find_set_rules(halves: Iterable[PairMember], protocol: str | None) -> PairRu
 
 def _find_pairs(edit: Edit) -> Iterable[tuple[PairKey, Mapping[str, Any]]]:
     """Yield the pairs an edit is part of. A field of that name with other content is ignored."""
-    listed = edit.extra.get(PAIRS)
-    for entry in listed if isinstance(listed, (list, tuple)) else ():
+    entries = edit.extra.get(PAIRS)
+    for entry in entries if isinstance(entries, (list, tuple)) else ():
         if isinstance(entry, Mapping) and all(isinstance(entry.get(name), str) for name in _ENTRY):
             way = next((way for way, roles in ROLES.items() if entry["role"] in roles), None)
             if way is not None:
@@ -201,12 +201,12 @@ def decide_by_verdicts(
         rules: The rules of the set. If it asks both orders together, both must have a verdict.
         why: Why a verdict is missing.
     """
-    there = [share for share in shares if share is not None]
-    if not there or (len(there) < 2 and rules.orders == "together"):
+    verdicts = [share for share in shares if share is not None]
+    if not verdicts or (len(verdicts) < 2 and rules.orders == "together"):
         return PairResult(**about, scores=shares, decision=None, correct=None, why=why)
-    decision = rules.by_orders(there[0], there[-1])
+    decision = rules.by_orders(verdicts[0], verdicts[-1])
     correct = None if about["label"] == OPEN else is_right(decision, str(about["label"]))
-    missing = why if rules.orders == "each" and len(there) < 2 else None
+    missing = why if rules.orders == "each" and len(verdicts) < 2 else None
     return PairResult(**about, scores=shares, decision=decision, correct=correct, why=missing)
 
 

@@ -84,21 +84,21 @@ def match_rows(a: Iterable[RunRow], b: Iterable[RunRow], key: Key) -> MatchedRow
     """Pair rows of the same key; among several of one key those of the same model and id first, then in their order."""
     rows, others = list(a), list(b)
     partner: dict[int, int] = {}
-    taken: set[int] = set()
+    matched: set[int] = set()
     keys, other_keys = [key(row) for row in rows], [key(row) for row in others]
     for precise in (lambda row: (row.model, row.edit.id), lambda row: row.edit.id, lambda row: None):
         waiting: dict[Hashable, list[int]] = {}
         for position in reversed(range(len(others))):
-            if position not in taken:
+            if position not in matched:
                 waiting.setdefault((other_keys[position], precise(others[position])), []).append(position)
         for position, row in enumerate(rows):
             if position not in partner and (candidates := waiting.get((keys[position], precise(row)))):
                 partner[position] = candidates.pop()
-                taken.add(partner[position])
+                matched.add(partner[position])
     return MatchedRows(
         tuple((rows[position], others[partner[position]]) for position in sorted(partner)),
         tuple(row for position, row in enumerate(rows) if position not in partner),
-        tuple(row for position, row in enumerate(others) if position not in taken),
+        tuple(row for position, row in enumerate(others) if position not in matched),
     )
 
 
@@ -149,11 +149,11 @@ def find_question(a: RunTable, b: RunTable) -> ComparisonQuestion:
         return "models"
     if same.pairs and not other_models:
         return "judges"
-    seen = f"{len(same.pairs)} edited pictures are" if len(same.pairs) != 1 else "1 edited picture is"
+    same_pictures = f"{len(same.pairs)} edited pictures are" if len(same.pairs) != 1 else "1 edited picture is"
     raise UserError(
         f"{a.name} and {b.name} differ both in the judge ({a.title}; {b.title}) and in the edited pictures, so a difference "
         f"could come from either: judge both with one judge, or name the question: --judges compares the judges where "
-        f"the pictures are the same ({seen}), --models takes the verdicts as they are"
+        f"the pictures are the same ({same_pictures}), --models takes the verdicts as they are"
     )
 
 

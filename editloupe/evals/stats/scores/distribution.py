@@ -136,9 +136,9 @@ def count_answers(table: RunTable, criterion: str) -> Distribution:
 
 def _answer_scores(alike: Iterable[tuple[RunUnit, Ints]]) -> dict[str, float]:
     """Return the answers of verdicts, in the order in which they first occur, each with its last score."""
-    named = [(name, unit, positions) for unit, positions in alike if (name := _format_answer(unit)) is not None]
-    scores = {name: 0.0 for name, _, _ in sorted(named, key=lambda entry: entry[2][0])}
-    for name, unit, _ in sorted(named, key=lambda entry: entry[2][-1]):
+    answers = [(name, unit, positions) for unit, positions in alike if (name := _format_answer(unit)) is not None]
+    scores = {name: 0.0 for name, _, _ in sorted(answers, key=lambda entry: entry[2][0])}
+    for name, unit, _ in sorted(answers, key=lambda entry: entry[2][-1]):
         scores[name] = unit.score or 0.0
     return scores
 

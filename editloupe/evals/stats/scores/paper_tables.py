@@ -95,14 +95,14 @@ def build_model_rows(tables: Sequence[RunTable], parts: Sequence[Sequence[RunSli
     """Return the rows of the tables: one per model, or one per run and model if several runs have the same model."""
     names = [table.name for table in tables]
     runs = [table.name if names.count(table.name) == 1 else str(table.folder) for table in tables]
-    listed = [(run, part) for run, own in zip(runs, parts, strict=True) for part in own]
-    taken = Counter((part.group[0], part.group[1:]) for _, part in listed)
+    slices = [(run, part) for run, own in zip(runs, parts, strict=True) for part in own]
+    counts = Counter((part.group[0], part.group[1:]) for _, part in slices)
     rows = []
-    for run, part in listed:
+    for run, part in slices:
         label = part.group[0]
         if label == NO_MODEL and len(tables) > 1:
             label = run
-        elif taken[label, part.group[1:]] > 1:
+        elif counts[label, part.group[1:]] > 1:
             label = f"{label} ({run})"
         rows.append(ModelRow(label, part))
     return rows
@@ -181,12 +181,12 @@ class _LayoutRow:
     def __init__(self, layout: Layout, part: RunSlice, fill: float | None) -> None:
         matrix = part.matrix
         self.layout, self.matrix, self.fill = layout, matrix, fill
-        named = {kind for column in layout.columns for mean in list_means(column.value) for kind in mean.kinds}
+        mean_kinds = {kind for column in layout.columns for mean in list_means(column.value) for kind in mean.kinds}
         edits = [row.edit for row in matrix.table.rows]
         included = (
             range(len(edits)) if layout.keep is None else [at for at, edit in enumerate(edits) if layout.keep(edit)]
         )
-        kinds = [(position, kind) for position in included if (kind := layout.kind(edits[position])) in named]
+        kinds = [(position, kind) for position in included if (kind := layout.kind(edits[position])) in mean_kinds]
         self.rows = [position for position, _ in kinds]
         self.kinds = [kind for _, kind in kinds]
         self.number = {kind: number for number, kind in enumerate(dict.fromkeys(self.kinds))}
@@ -197,7 +197,7 @@ class _LayoutRow:
         self.judged = int(matrix.judged[np.ix_(self.rows, range(matrix.judged.shape[1]), positions)].sum())
         table = matrix.table.with_rows(matrix.table.rows[position] for position in self.rows)
         waiting = (edit for edit in part.table.waiting if layout.keep is None or layout.keep(edit))
-        table = table.with_waiting(edit for edit in waiting if layout.kind(edit) in named)
+        table = table.with_waiting(edit for edit in waiting if layout.kind(edit) in mean_kinds)
         self.expected = table.expected(criteria, len(matrix.table.repeats)) if self.rows else 0
 
     def count(self, states: Bools) -> int:
@@ -249,8 +249,8 @@ class _LayoutRow:
     @cached_property
     def _measured(self) -> dict[str, Floats]:
         """The layout's further measures, rows × repeats."""
-        wanted = {mean.measure for mean in self.means}
-        measures = {name: measure for name, measure in self.layout.measures.items() if name in wanted}
+        names = {mean.measure for mean in self.means}
+        measures = {name: measure for name, measure in self.layout.measures.items() if name in names}
         checks = self.layout.reads_checks
         return {
             name: self.matrix.measure_edits(measure, self.fill, checks)[self.rows] for name, measure in measures.items()

@@ -182,13 +182,13 @@ def _hash_hints(table: RunTable) -> str:
 
 def _hash_all(texts: Iterable[str]) -> str:
     """Return the number of different texts and a hash of all of them, in any order."""
-    total, seen = 0, set()
+    total, digests = 0, set()
     for text in texts:
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        if digest not in seen:
-            seen.add(digest)
+        if digest not in digests:
+            digests.add(digest)
             total ^= int.from_bytes(digest, "big")
-    return f"{len(seen)}:{total:032x}"[: len(str(len(seen))) + 9]
+    return f"{len(digests)}:{total:032x}"[: len(str(len(digests))) + 9]
 
 
 def _hash_wording(table: RunTable, criterion: str) -> str:

@@ -81,8 +81,8 @@ def choose_rules(
     script = paper.published if paper else None
     if script is None:
         if published:
-            known = ", ".join(paper.name for paper in papers() if paper.published)
-            raise UserError(f"--as-published: no public script is known for {table.protocol}; it is for: {known}")
+            names = ", ".join(paper.name for paper in papers() if paper.published)
+            raise UserError(f"--as-published: no public script is known for {table.protocol}; it is for: {names}")
         return None
     own = {name: value for name, value in (changes or {}).items() if script.find(name)}
     recorded = {name: value for name, value in find_recorded_rules(table).items() if script.find(name)}
@@ -99,8 +99,8 @@ def check_rules(changes: Changes, tables: Sequence[RunTable]) -> None:
     scripts = [paper.published for paper in papers_of_runs if paper and paper.published]
     for name in changes:
         if not any(script.find(name) for script in scripts):
-            known = ", ".join(rule.name for script in scripts for rule in script.rules)
-            raise UserError(f'--rule: there is no rule "{name}" here; there are: {known or "none"}')
+            names = ", ".join(rule.name for script in scripts for rule in script.rules)
+            raise UserError(f'--rule: there is no rule "{name}" here; there are: {names or "none"}')
         if any(rule.asks for script in scripts if (rule := script.find(name))):
             raise UserError(f"--rule: {name} changes what is asked; set it in a preset (rules:) and judge with that")
 
@@ -143,12 +143,12 @@ def build_published_tables(tables: Sequence[RunTable], paper: Paper, rules: Chan
 
 
 def _list_models(tables: Sequence[RunTable]) -> Iterator[tuple[str, RunTable]]:
-    taken = Counter(model for table in tables for model in table.models)
+    counts = Counter(model for table in tables for model in table.models)
     names = Counter(table.name for table in tables)
     for table in tables:
         run = table.name if names[table.name] == 1 else str(table.folder)
         for model in table.models:
-            yield model if taken[model] == 1 else f"{model} ({run})", table.of_model(model)
+            yield model if counts[model] == 1 else f"{model} ({run})", table.of_model(model)
 
 
 def list_raw_edits(table: RunTable, paper: Paper, script: Published) -> list[RawEdit]:
@@ -161,7 +161,7 @@ def list_raw_edits(table: RunTable, paper: Paper, script: Published) -> list[Raw
     """
     edits = []
     for row in table.rows:
-        units = [unit for name, listed in row.units.items() if name not in table.own for unit in listed]
+        units = [unit for name, own in row.units.items() if name not in table.own for unit in own]
         by_rule = paper.missing_output is not None and any(u.kind.label == paper.missing_output for u in units)
         missing = by_rule or (_is_missing(row) and not any(u.judged for u in units))
         for repeat in sorted({unit.repeat for unit in units}):

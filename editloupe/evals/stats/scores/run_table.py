@@ -263,8 +263,8 @@ class RunTable:
     @cached_property
     def numbers(self) -> ScoreArrays:
         """All scores and states at once, rows × repeats × criteria."""
-        if (taken := self._taken) is not None:
-            parent, positions = taken
+        if (origin := self._taken) is not None:
+            parent, positions = origin
             repeats = [parent.repeats.index(repeat) for repeat in self.repeats]
             return parent.numbers.at(positions, repeats, [parent.criteria.index(name) for name in self.criteria])
         arrays = build_score_arrays(*self._gathered, self.repeats, self.criteria)
@@ -310,8 +310,8 @@ class RunTable:
     @cached_property
     def sources(self) -> Ints:
         """The source image of every row, by number, in the order in which they first occur."""
-        if (taken := self._taken) is not None:
-            parent, positions = taken
+        if (origin := self._taken) is not None:
+            parent, positions = origin
             return number_keys(parent.sources[positions])
         return number_keys([row.source for row in self.rows])
 
@@ -345,13 +345,13 @@ class RunTable:
 
     def expected(self, criteria: Collection[str] | None = None, repeats: int | None = None) -> int:
         """Return the number of units there should be for some criteria, including edits that were not judged yet."""
-        wanted = set(self.criteria if criteria is None else criteria)
+        names = set(self.criteria if criteria is None else criteria)
         planned = planned_repeats(self.about, self.configuration) or (len(self.repeats) if repeats is None else repeats)
-        own = [position for position, name in enumerate(self.criteria) if name in wanted]
+        own = [position for position, name in enumerate(self.criteria) if name in names]
         units = (self.numbers.judged + self.numbers.unjudged)[..., own].sum(axis=1)
         expected = expected_units(
             self.protocol,
-            wanted,
+            names,
             edits=len(self.rows),
             answered=int(self.asked[:, own].sum()),
             waiting=len(self.waiting),
@@ -408,8 +408,8 @@ def format_version_notes(versions: Iterable[ServedVersion]) -> tuple[str, ...]:
 
 def _format_versions(judge: str, versions: Sequence[ServedVersion]) -> str:
     parts = [f"{version.served.summary} ({number_of(version.verdicts, 'verdict')})" for version in versions]
-    listed = f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"{judge} was served in {len(versions)} versions: {listed}; scores may differ with them."
+    text = f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{judge} was served in {len(versions)} versions: {text}; scores may differ with them."
 
 
 def find_warnings(*tables: RunTable) -> tuple[str, ...]:
@@ -579,15 +579,15 @@ def choose_configuration(
     protocols = list(dict.fromkeys(candidate.protocol for candidate in configurations))
     if protocol is not None and protocol not in protocols:
         raise UserError(f"the run {name} holds no verdicts of {protocol}; it has {' and '.join(protocols)}")
-    left = [candidate for candidate in configurations if protocol in (None, candidate.protocol)]
+    candidates = [candidate for candidate in configurations if protocol in (None, candidate.protocol)]
     if configuration is not None:
-        left = match_configurations(left, configuration)
-    if not left:
+        candidates = match_configurations(candidates, configuration)
+    if not candidates:
         raise UserError(f'the run {name} has no configuration "{configuration}"; it has: {format_list(configurations)}')
-    if len({candidate.protocol for candidate in left}) > 1:
+    if len({candidate.protocol for candidate in candidates}) > 1:
         raise UserError(f"the run {name} holds verdicts of {' and '.join(protocols)}; name one with --protocol")
-    newest = find_newest(left)
-    others = format_list(candidate for candidate in left if candidate is not newest)
+    newest = find_newest(candidates)
+    others = format_list(candidate for candidate in candidates if candidate is not newest)
     note = (
         f"The run {name} was judged in several ways; this is the newest, {format_list([newest])}. "
         f"Choose with --configuration: {others}."

@@ -226,7 +226,7 @@ class RowUnits(Mapping[str, tuple[RunUnit, ...]]):
     def _units(self) -> dict[str, tuple[RunUnit, ...]]:
         if self._made is None:
             units = self.columns.units(self.first, self.last)
-            self._made = {name: tuple(listed) for name, listed in groupby(units, lambda unit: unit.criterion)}
+            self._made = {name: tuple(own) for name, own in groupby(units, lambda unit: unit.criterion)}
         return self._made
 
     def __getitem__(self, criterion: str) -> tuple[RunUnit, ...]:
@@ -244,11 +244,11 @@ class RowUnits(Mapping[str, tuple[RunUnit, ...]]):
 
 def gather_units(rows: Iterable[Mapping[str, tuple[RunUnit, ...]]]) -> tuple[UnitColumns, Ints]:
     """Return the units of all rows in order, and the number of units per row."""
-    listed = [units if isinstance(units, RowUnits) else _lay_out(units) for units in rows]
-    ends = np.array([(units.first, units.last) for units in listed], np.int64).reshape(-1, 2)
+    row_units = [units if isinstance(units, RowUnits) else _lay_out(units) for units in rows]
+    ends = np.array([(units.first, units.last) for units in row_units], np.int64).reshape(-1, 2)
     lengths = ends[:, 1] - ends[:, 0]
     parts, begun = [], 0
-    for columns, same in groupby(units.columns for units in listed):
+    for columns, same in groupby(units.columns for units in row_units):
         count = sum(1 for _ in same)
         parts.append(columns.at(_ranges(ends[begun : begun + count, 0], lengths[begun : begun + count])))
         begun += count
@@ -256,7 +256,7 @@ def gather_units(rows: Iterable[Mapping[str, tuple[RunUnit, ...]]]) -> tuple[Uni
 
 
 def _lay_out(units: Mapping[str, tuple[RunUnit, ...]]) -> RowUnits:
-    columns = UnitColumns.of(unit.with_kind(criterion=name) for name, listed in units.items() for unit in listed)
+    columns = UnitColumns.of(unit.with_kind(criterion=name) for name, own in units.items() for unit in own)
     return RowUnits(columns, 0, len(columns))
 
 

@@ -420,10 +420,10 @@ def _read_checks(answer: ChecksAnswer, unit: RunUnit) -> dict[str, float]:
     if not unit.judged:
         return {f"{unit.criterion}/{check.key}": np.nan for check in answer.checks}
     outcome = unit.outcome
-    given = outcome.values if isinstance(outcome, Verdict) else {}
-    if not given.keys() >= {check.key for check in answer.checks}:
+    checks = outcome.values if isinstance(outcome, Verdict) else {}
+    if not checks.keys() >= {check.key for check in answer.checks}:
         return {}
-    values = answer.values({key: str(value) for key, value in given.items()})
+    values = answer.values({key: str(value) for key, value in checks.items()})
     return {f"{unit.criterion}/{key}": 100 * value for key, value in values.items() if value is not None}
 
 
@@ -554,6 +554,6 @@ def find_grouping_fields(table: RunTable, columns: str) -> tuple[str, ...]:
 
     A group never mixes two models, or two languages of a paper that reports them separately.
     """
-    named = tuple(name.strip() for name in columns.split(",") if name.strip())
+    names = tuple(name.strip() for name in columns.split(",") if name.strip())
     several = [name for name in find_slice_fields(table) if _has_several(table, name)]
-    return (*(name for name in several if name not in named), *named)
+    return (*(name for name in several if name not in names), *names)

@@ -233,9 +233,9 @@ def find_stage(calibration: Calibration, folders: Sequence[Path]) -> EarlierStag
                 except UserError:
                     continue
                 return EarlierStage(calibration, table)
-    named = " or ".join(folder.name for folder in folders)
+    names = " or ".join(folder.name for folder in folders)
     raise UserError(
-        f"the verdicts of {calibration.judge}, by which it is known what that stage leaves over, are not in {named}; "
+        f"the verdicts of {calibration.judge}, by which it is known what that stage leaves over, are not in {names}; "
         "name its run with --earlier"
     )
 

@@ -244,14 +244,14 @@ def sign_flip_p_value(differences: Floats, seed: int = 0) -> float:
     moving = differences[differences != 0]
     if not len(moving):
         return 1.0
-    seen = abs(moving.sum()) * (1 - 1e-12)
+    observed = abs(moving.sum()) * (1 - 1e-12)
     if len(moving) <= MAX_EXACT:
         patterns = np.arange(2 ** len(moving))[:, None] >> np.arange(len(moving)) & 1
-        return float((np.abs((1 - 2 * patterns) @ moving) >= seen).mean())
+        return float((np.abs((1 - 2 * patterns) @ moving) >= observed).mean())
     if len(moving) >= MIN_NORMAL:
-        return erfc(seen / sqrt(2 * float((moving**2).sum())))
-    seen *= 1 - 1e-9
-    as_far = sum(int((np.abs(sums) >= seen).sum()) for sums in _draw_flips(moving, np.random.default_rng(seed)))
+        return erfc(observed / sqrt(2 * float((moving**2).sum())))
+    observed *= 1 - 1e-9
+    as_far = sum(int((np.abs(sums) >= observed).sum()) for sums in _draw_flips(moving, np.random.default_rng(seed)))
     return (as_far + 1) / (FLIPS + 1)
 
 
@@ -264,10 +264,10 @@ def _draw_flips(moving: Floats, random: np.random.Generator) -> Iterator[Floats]
     sizes, counts = np.unique(np.round(np.abs(moving), 12), return_counts=True)
     by_size = len(sizes) * BINOMIAL_COST < len(moving)
     width = len(sizes) if by_size else len(moving)
-    left = FLIPS
-    while left:
-        batch = min(left, max(1, 4_000_000 // width))
-        left -= batch
+    remaining = FLIPS
+    while remaining:
+        batch = min(remaining, max(1, 4_000_000 // width))
+        remaining -= batch
         if by_size:
             yield np.asarray((2 * random.binomial(counts, 0.5, (batch, width)) - counts) @ sizes, float)
         else:

@@ -347,10 +347,10 @@ def draw_queue(
     kind, confidences = find_confidences(table, by)
     unsure = _mean_uncertainty(confidences)[rows]
     certain = np.full(len(needing), min(1.0, budget / max(len(needing), 1)))
-    left = budget - len(needing)
+    rest = budget - len(needing)
     others = (
-        drawing_probabilities(np.where(np.isnan(unsure), _mean_or_one(unsure), unsure), left, tau)
-        if rows and left > 0
+        drawing_probabilities(np.where(np.isnan(unsure), _mean_or_one(unsure), unsure), rest, tau)
+        if rows and rest > 0
         else np.zeros(len(rows))
     )
     chances, unsure, rows = (
@@ -412,13 +412,13 @@ def draw_evenly(
             members.setdefault(group, []).append(edit)
     if before and not members:
         raise UserError(format_all_labelled("the manifest", len(before)))
-    random, whole = np.random.default_rng(seed), len(edits) - len(before)
+    random, total = np.random.default_rng(seed), len(edits) - len(before)
     queued = []
     for own in members.values():
         count = min(budget, len(own))
         picked = [own[position] for position in random.permutation(len(own))[:count]]
         queued += [
-            QueuedEdit(edit_id, name, model, count / len(own), None, of=whole) for edit_id, name, model in picked
+            QueuedEdit(edit_id, name, model, count / len(own), None, of=total) for edit_id, name, model in picked
         ]
     if groups is not None:
         queued = [queued[position] for position in random.permutation(len(queued))]
@@ -435,10 +435,10 @@ def find_groups(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) ->
     Raises:
         UserError: No edit has one of the columns.
     """
-    there = dict.fromkeys(name for record in records for name, value in record.items() if value is not None)
+    columns_present = dict.fromkeys(name for record in records for name, value in record.items() if value is not None)
     for name in columns:
-        if name not in there:
-            raise UserError(f'--per: no edit has a column "{name}"; there are: {", ".join(there)}')
+        if name not in columns_present:
+            raise UserError(f'--per: no edit has a column "{name}"; there are: {", ".join(columns_present)}')
     return [
         tuple(f"(no {name})" if record.get(name) is None else str(record[name]) for name in columns)
         for record in records

@@ -283,10 +283,10 @@ class _Cells:
         """Return how far each cluster moves the weighted mean away from its blocks' means."""
         each = np.zeros(np.broadcast_shapes(weights.shape, values.shape))
         for own in self._members:
-            block, here = weights[..., own], values[..., own]
+            block, cell_values = weights[..., own], values[..., own]
             sums = block.sum(-1, keepdims=True)
-            means = (block * here).sum(-1, keepdims=True) / np.where(sums > 0, sums, 1)
-            each[..., own] = block * (here - means)
+            means = (block * cell_values).sum(-1, keepdims=True) / np.where(sums > 0, sums, 1)
+            each[..., own] = block * (cell_values - means)
         return self.sum_clusters(each)
 
     def sum_clusters(self, values: Floats) -> Floats:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
-from editloupe._util.text import number_of
+from editloupe._util.text import number_of, verb
 from editloupe.evals.labels.human import HumanLabels, LabelFiles, load_human_labels
 from editloupe.evals.stats.intervals import Floats, Number
 from editloupe.evals.stats.scores.run_table import RunTable
@@ -90,10 +90,10 @@ def run_annotator_test(
         theirs = _closeness(ratings[usable, position], others[usable], scale)
         left_out[name] = ((ours >= theirs).astype(float), (theirs >= ours).astype(float))
     if len(left_out) < MIN_ANNOTATORS:
-        listed = "".join(f"; {name} shares {number_of(count, 'edit')} with others" for name, count in few.items())
+        few_names = "".join(f"; {name} shares {number_of(count, 'edit')} with others" for name, count in few.items())
         why = (
             f"the test needs {MIN_ANNOTATORS} annotators with {MIN_EDITS} edits each that others labelled too, and "
-            f"there {'is' if len(left_out) == 1 else 'are'} {len(left_out)}{listed}"
+            f"there {verb(len(left_out), 'is', 'are')} {len(left_out)}{few_names}"
         )
         return ReplacementTest(measure=measure, why=why)
     ps = [_not_worse_p_value(theirs - ours, epsilon) for ours, theirs in left_out.values()]
@@ -109,14 +109,14 @@ def run_annotator_test(
         for (name, (ours, theirs)), p, passed in zip(left_out.items(), ps, rejected, strict=True)
     }
     rate = float(rejected.mean())
-    listed = ", ".join(f"{name} ({count})" for name, count in few.items())
+    few_names = ", ".join(f"{name} ({count})" for name, count in few.items())
     return ReplacementTest(
         measure=measure,
         winning_rate=rate,
         advantage=float(np.mean([test.judge_wins for test in annotators.values()])),
         may_replace=rate >= MIN_WINNING_RATE,
         annotators=annotators,
-        why=f"left out, with fewer than {MIN_EDITS} edits that others labelled too: {listed}" if few else None,
+        why=f"left out, with fewer than {MIN_EDITS} edits that others labelled too: {few_names}" if few else None,
     )
 
 

@@ -168,11 +168,11 @@ def count_labels_to_halve(mean: Corrected, judge: Estimate) -> int | None:
     """
     if mean.low is None or mean.high is None or judge.low is None or judge.high is None or not mean.labels:
         return None
-    whole = (mean.high - mean.low) ** 2
+    variance = (mean.high - mean.low) ** 2
     fixed = ((mean.weight or 0.0) * (judge.high - judge.low)) ** 2
-    if whole / 4 <= fixed:
+    if variance / 4 <= fixed:
         return None
-    needed = ceil(mean.labels * (whole - fixed) / (whole / 4 - fixed))
+    needed = ceil(mean.labels * (variance - fixed) / (variance / 4 - fixed))
     return needed if needed <= mean.edits else None
 
 
@@ -185,8 +185,8 @@ def _find_worst(score: ScoreAgreement | None) -> Iterable[WorstGroup]:
         ("model", score.by_model),
     )
     for field, parts in fields:
-        known = {name: (part.mae.value, part.n) for name, part in parts.items() if part.n >= MIN_IN_GROUP}
-        distances = [(mae, name, n) for name, (mae, n) in known.items() if mae is not None]
+        groups = {name: (part.mae.value, part.n) for name, part in parts.items() if part.n >= MIN_IN_GROUP}
+        distances = [(mae, name, n) for name, (mae, n) in groups.items() if mae is not None]
         if len(distances) > 1:
             mae, name, n = max(distances)
             yield WorstGroup(field=field, name=name, mae=mae, overall=score.mae.value, n=n)
@@ -215,8 +215,8 @@ def _choose_advice(
     corrected = [model for model in models if model.mean.corrected is not None]
     if not pairs or not corrected:
         return "label"
-    known = [pair.spearman.value for pair in pairs if pair.spearman.value is not None]
-    if known and max(known) <= WEAK:
+    correlations = [pair.spearman.value for pair in pairs if pair.spearman.value is not None]
+    if correlations and max(correlations) <= WEAK:
         return "another judge"
     widths = [(model.mean.high or 0.0) - (model.mean.low or 0.0) for model in corrected]
     if max(widths) > WIDE and any(model.mean.labels < model.mean.edits for model in corrected):
