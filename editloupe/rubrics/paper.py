@@ -5,6 +5,8 @@ A paper holds its protocol, the layout of its benchmark and its tables.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
@@ -16,7 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from editloupe._util.files import is_inside, read_text
+from editloupe._util.files import is_inside, open_file, read_text
 from editloupe._util.text import shorten
 from editloupe.pictures.picture_tables import find_tables
 from editloupe.rubrics.protocol import Protocol
@@ -129,6 +131,31 @@ def read_json_objects(file: Path) -> dict[str, Mapping[str, Any]]:
     return content
 
 
+def read_csv(file: Path, columns: Sequence[str] = ()) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of a CSV file of a benchmark, with where they are.
+
+    Args:
+        file: The file.
+        columns: Columns that it must have.
+
+    Raises:
+        UserError: If the file cannot be read, is not CSV in UTF-8, or lacks a column.
+    """
+    try:
+        with open_file(file) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as lines:
+            reader = csv.DictReader(lines)
+            names = reader.fieldnames or ()
+            if lacking := [name for name in columns if name not in names]:
+                there = ", ".join(names) or "nothing"
+                raise UserError(f'{file.name}: the column "{lacking[0]}" is missing; there is {there}')
+            for row in reader:
+                yield f"{file.name}, line {reader.line_num}", row
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{file} is not a CSV file in UTF-8 ({error})") from None
+
+
 class DuplicateKey(Exception):
     """An object has a key twice."""
 
@@ -141,6 +168,19 @@ def build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise DuplicateKey(key)
         members[key] = value
     return members
+
+
+def list_languages(edits: Iterable[Edit]) -> list[Any]:
+    """Return the languages of edits: those of LANGUAGES in their order, then all others, None among them."""
+    languages = dict.fromkeys(edit.extra.get("language") for edit in edits)
+    return sorted(languages, key=lambda name: ((*LANGUAGES, name).index(name), str(name)))
+
+
+def check_fields(row: Mapping[str, Any], names: Iterable[str], where: str) -> None:
+    """Raise UserError, with the fields that there are, if a row lacks one of these fields or it is empty."""
+    for name in names:
+        if row.get(name) is None or not str(row[name]).strip():
+            raise UserError(f'{where}: "{name}" is missing; there is {", ".join(map(str, row)) or "nothing"}')
 
 
 def further_columns(item: Mapping[str, Any], read: re.Pattern[str]) -> dict[str, Any]:

@@ -49,13 +49,13 @@ def build_preference_protocol(
         aspects: What people compared in each dimension of `rules`.
         rules: Fields, rule of ties and rule of orders of the set.
     """
-    wanted = {criterion for aspect in aspects.values() for criterion in (aspect.pair, *aspect.single)}
+    criteria = {criterion for aspect in aspects.values() for criterion in (aspect.pair, *aspect.single)}
     return Protocol(
         name=name,
         title=title,
         source=source,
         rubrics=tuple(
-            rubric.model_copy(update={"protocol": name}) for rubric in _load_questions() if rubric.criterion in wanted
+            rubric.model_copy(update={"protocol": name}) for rubric in _load_questions() if rubric.criterion in criteria
         ),
         default_mode="plain",
         make_cases=build_cases,
@@ -87,8 +87,8 @@ def _is_pair(edit: Edit) -> bool:
 def _choose(aspects: Mapping[str, Aspect], edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Return the question if it is asked about an edit of this dimension, with one or two candidates."""
     aspect, criterion = _find_aspect(aspects, edit), variants[0].criterion
-    asked = (aspect.pair,) if _is_pair(edit) else aspect.single
-    return variants[0] if criterion in asked else None
+    criteria = (aspect.pair,) if _is_pair(edit) else aspect.single
+    return variants[0] if criterion in criteria else None
 
 
 def _score(aspects: Mapping[str, Aspect], edit: Edit, scores: Mapping[str, float]) -> float | None:
@@ -125,8 +125,8 @@ def read_text_field(where: str, item: Mapping[str, Any], *names: str) -> str:
     for name in names:
         if isinstance(value := item.get(name), str) and value.strip():
             return value
-    there = ", ".join(name for name in item if not name.startswith("#")) or "nothing"
-    raise row_error(where, f"{' or '.join(names)} must be a text; this row has {there}")
+    fields = ", ".join(name for name in item if not name.startswith("#")) or "nothing"
+    raise row_error(where, f"{' or '.join(names)} must be a text; this row has {fields}")
 
 
 def read_several(where: str, item: Mapping[str, Any], name: str, count: int | None = None) -> list[Any]:
@@ -137,9 +137,9 @@ def read_several(where: str, item: Mapping[str, Any], name: str, count: int | No
     """
     value = item.get(name)
     if not isinstance(value, (list, tuple)) or (len(value) < 2 if count is None else len(value) != count):
-        wanted = "two or more" if count is None else str(count)
+        expected = "two or more" if count is None else str(count)
         size = len(value) if isinstance(value, (list, tuple)) else f"{type(value).__name__}, not a list"
-        raise row_error(where, f'"{name}" must be a list of {wanted} values; it has {size}')
+        raise row_error(where, f'"{name}" must be a list of {expected} values; it has {size}')
     return list(value)
 
 

@@ -38,6 +38,12 @@ def choose_first_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | Non
     return variants[0]
 
 
+def find_variant(variants: Sequence[Rubric], *names: str) -> Rubric:
+    """Return the variant with the first of these names that a criterion has, or its first variant."""
+    by_name = {rubric.variant: rubric for rubric in variants}
+    return next((by_name[name] for name in names if name in by_name), variants[0])
+
+
 def average_of(criteria: Sequence[str]) -> EditScoreFunction:
     """Return a function that scores an edit by the mean of these criteria; None if one of them is missing."""
 
@@ -75,6 +81,14 @@ def find_type(edit: Edit, names: Mapping[str, str], kind: str, listed: Iterable[
     raise MissingInput(
         f"edit {edit.id} does not say which {kind} it is{other}; its instruction type must be one of: {', '.join(listed)}"
     )
+
+
+def find_or_none(find: Callable[[Edit], Item], edit: Edit) -> Item | None:
+    """Return what a function finds in an edit, such as its type, or None if the edit lacks it."""
+    try:
+        return find(edit)
+    except MissingInput:
+        return None
 
 
 def leave_undecided(edit: Edit, rubric: Rubric) -> Verdict | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from editloupe._util.text import number_of
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.tables import Cell, PrintedTable
 from editloupe.types import Edit, UserError
@@ -82,6 +83,12 @@ class RawEdit:
         answer = self.answers.get(criterion)
         return answer.value if answer else None
 
+    def values(self, criteria: Sequence[str]) -> dict[str, float] | None:
+        """Return the score of each of these criteria, or None if one of them has none."""
+        values = {criterion: self.value(criterion) for criterion in criteria}
+        scores = {criterion: value for criterion, value in values.items() if value is not None}
+        return scores if len(scores) == len(values) else None
+
 
 @dataclass(frozen=True)
 class PublishedTable:
@@ -110,6 +117,28 @@ Models = Mapping[str, Sequence[RawEdit]]
 """The edits of each model, by the model's name."""
 Choices = Mapping[str, str]
 """The value of every rule, by the rule's name."""
+
+
+def describe_concerned(
+    counts: Mapping[str, Mapping[str, int]], noun: str, other_nouns: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return what each rule concerns, for `PublishedTable.concerned`. Rules that concern nothing are left out.
+
+    Args:
+        counts: Per model, how many cases each rule concerns, by the rule's name.
+        noun: What is counted, such as `case`.
+        other_nouns: What is counted for single rules, by the rule's name.
+
+    >>> describe_concerned({"A": {"paper.cap": 2, "paper.gate": 0}, "B": {"paper.cap": 1}}, "edit")
+    {'paper.cap': '2 edits of A, 1 edit of B'}
+    """
+    clauses: dict[str, list[str]] = {}
+    for model, own in counts.items():
+        for rule, count in own.items():
+            if count:
+                counted = number_of(count, (other_nouns or {}).get(rule, noun))
+                clauses.setdefault(rule, []).append(f"{counted} of {model}")
+    return {rule: ", ".join(each) for rule, each in clauses.items()}
 
 
 @dataclass(frozen=True)

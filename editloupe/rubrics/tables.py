@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from editloupe._util.tables import data_frame, html_table, text_table
@@ -164,6 +165,12 @@ def criterion_columns(
 
 def _read_measured(criterion: str, answer: MeasuredAnswer) -> Measure:
     return lambda edit, scores: answer.value(scores[criterion]) if criterion in scores else None
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are not None, or None if there are none."""
+    present = [value for value in values if value is not None]
+    return fmean(present) if present else None
 
 
 def list_means(value: Value) -> Iterator[Mean]:

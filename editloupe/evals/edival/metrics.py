@@ -27,7 +27,6 @@ from editloupe.rubrics.edival import (
     consistency,
     count_turns,
     marginal_success,
-    mean,
     mean_consistency,
     overall,
     quality_change,
@@ -36,6 +35,7 @@ from editloupe.rubrics.edival import (
 )
 from editloupe.rubrics.edival.pools import KEY, read_turn
 from editloupe.rubrics.edival.tasks import TYPES
+from editloupe.rubrics.tables import mean
 from editloupe.types import NOT_APPLICABLE, Edit, Record, UserError, Verdict
 
 

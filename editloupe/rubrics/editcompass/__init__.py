@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, UneditedScore
+from editloupe.rubrics.protocol import MissingInput, Protocol, UneditedScore, find_variant, normalize_name
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.types import Edit
 
@@ -70,11 +70,7 @@ MARKED, CLEAN = ("EN", "CN"), "image"
 """Folders of annotated sources, and the folder next to them with the same pictures without marks."""
 
 
-def _key(name: str) -> str:
-    return "".join(c for c in name.lower() if c.isalnum())
-
-
-_BY_KEY = {_key(task): task for task in TASKS}
+_BY_NAME = {normalize_name(task): task for task in TASKS}
 
 
 def find_task(edit: Edit) -> str | None:
@@ -86,7 +82,7 @@ def find_task(edit: Edit) -> str | None:
     name = str(edit.instruction_type or edit.extra.get("task") or "").strip()
     if not name:
         return None
-    if task := _BY_KEY.get(_key(name)):
+    if task := _BY_NAME.get(normalize_name(name)):
         return task
     raise MissingInput(f'edit {edit.id}: Edit-Compass has no task "{name}"; its tasks are: {", ".join(TASKS)}')
 
@@ -98,7 +94,7 @@ def find_task_in_path(path: str) -> str | None:
     ('Chemical', None)
     """
     for part, folder in pairwise(PurePosixPath(path.replace("\\", "/")).parts):
-        task = _BY_KEY.get(_key(folder))
+        task = _BY_NAME.get(normalize_name(folder))
         if task is not None and part.capitalize() == find_part_number(task):
             return task
     return None
@@ -110,14 +106,14 @@ def find_task_of_item(item: Mapping[str, Any]) -> str | None:
     An unknown name in the field `task` is returned unchanged, so that it is reported later.
     """
     if name := str(item.get("task") or "").strip():
-        return _BY_KEY.get(_key(name), name)
+        return _BY_NAME.get(normalize_name(name), name)
     for name in ("sub_type", "edit_type"):
-        if task := _BY_KEY.get(_key(str(item.get(name) or ""))):
+        if task := _BY_NAME.get(normalize_name(str(item.get(name) or ""))):
             return task
     for name in ("source_image", "winner", "loser"):
         if task := find_task_in_path(str(item.get(name) or "")):
             return task
-    if _key(str(item.get("edit_type") or "")) == _key(PAINT):
+    if normalize_name(str(item.get("edit_type") or "")) == normalize_name(PAINT):
         return f"{PAINT}_en"  # as in the public script, a paint item is English unless it says cn
     return None
 
@@ -140,7 +136,7 @@ def find_unmarked_source(item: Mapping[str, Any]) -> str | None:
     Only these tasks have marked copies: `EN/` and `CN/` in other paths are the languages of lettering.
     """
     task = find_task_of_item(item) or ""
-    is_paint = task.startswith(PAINT) or _key(str(item.get("edit_type") or "")) == _key(PAINT)
+    is_paint = task.startswith(PAINT) or normalize_name(str(item.get("edit_type") or "")) == normalize_name(PAINT)
     return find_unmarked(str(item.get("source_image") or "").strip()) if is_paint else None
 
 
@@ -173,7 +169,7 @@ def find_undecided(edit: Edit, criteria: Sequence[str]) -> tuple[str, ...]:
 def find_family(edit: Edit) -> str:
     """Return the item's family of variants: complex instruction, complex paint, multi-image or other."""
     task = find_task(edit)
-    if _key(str(edit.extra.get("edit_type", ""))) == _key(PAINT) or (task or "").startswith(PAINT):
+    if normalize_name(str(edit.extra.get("edit_type", ""))) == normalize_name(PAINT) or (task or "").startswith(PAINT):
         return "complex_paint"
     if find_part_number(task) == MULTI_IMAGE or (task is None and edit.more_images.get("references")):
         return "multi_image"
@@ -182,13 +178,7 @@ def find_family(edit: Edit) -> str:
 
 def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Return the variant of the item's family, or the one for other items; None if the criterion does not apply."""
-    return find_variant(variants, find_family(edit)) if is_asked(edit, variants[0].criterion) else None
-
-
-def find_variant(variants: Sequence[Rubric], family: str) -> Rubric:
-    """Return the variant of a family, or the one for other items."""
-    by_name = {rubric.variant: rubric for rubric in variants}
-    return by_name.get(family) or by_name.get("other") or variants[0]
+    return find_variant(variants, find_family(edit), "other") if is_asked(edit, variants[0].criterion) else None
 
 
 Gate = Literal["dimensions", "metrics"]

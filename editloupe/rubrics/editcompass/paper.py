@@ -10,12 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
-from statistics import fmean
 from typing import Any, cast
 
-from editloupe._util.text import number_of
 from editloupe.rubrics.editcompass import (
     DIMENSIONS,
     EDIT_COMPASS,
@@ -44,14 +44,15 @@ from editloupe.rubrics.paper import (
     Paper,
     further_columns,
     list_folders,
+    list_languages,
     make_edit,
     picture_in,
     read_json_list,
 )
-from editloupe.rubrics.protocol import Protocol
-from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule
+from editloupe.rubrics.protocol import Protocol, find_or_none
+from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule, describe_concerned
 from editloupe.rubrics.rubric_files import load_bundled_yaml
-from editloupe.rubrics.tables import TOTAL, Cell, Column, Layout, Mean, Measure
+from editloupe.rubrics.tables import TOTAL, Cell, Column, Layout, Mean, Measure, mean
 from editloupe.types import Edit, UserError
 
 GATE, REGION, CATEGORY, OVERALL = (
@@ -171,35 +172,34 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
 
 
 def _compute_language(words: str, models: Models, choices: Choices) -> Iterator[PublishedTable]:
-    present = {_task(edit) for edits in models.values() for edit in edits}
+    present = {_task(edit.edit) for edits in models.values() for edit in edits}
     tasks = [task for task in TASKS if task in present]
     parts = [part for part, names in PARTS.items() if present.intersection(names)]
     means: dict[str, Sequence[Cell]] = {}
     counts: dict[str, Sequence[Cell]] = {}
-    gated, stopped = [], []
-    items = {model: Counter(map(_task, edits)) for model, edits in models.items()}
+    stopped: list[str] = []
+    gated: dict[str, Mapping[str, int]] = {}
+    items = {model: Counter(_task(edit.edit) for edit in edits) for model, edits in models.items()}
     largest = {task: max(own[task] for own in items.values()) for task in tasks}
     for model, edits in models.items():
         scores = _score_items(edits, choices)
         if scores is None:
             stopped.append(f"{model}: the script stops at an item without Identity Consistency and prints nothing.")
             continue
-        task_means = {task: fmean(values) for task in tasks if (values := scores[task])}
-        averages = [_average_part(part, scores, task_means, choices) for part in parts]
-        means[model] = (*(task_means.get(task) for task in tasks), *averages, _average_all(scores, averages, choices))
+        averages = [_average_part(part, scores, choices) for part in parts]
+        means[model] = (*(mean(scores[task]) for task in tasks), *averages, _average_all(scores, averages, choices))
         counts[model] = tuple(
             cell
             for task in tasks
             for cell in (len(scores[task]), sum(scores[task]), items[model][task] or largest[task])
         )
-        if changed := _count_gated(edits, choices):
-            gated.append(f"{number_of(changed, 'item')} of {model}")
+        gated[model] = {GATE: _count_gated(edits, choices)}
     titles = [f"{PART_NAMES[part]} AVG" for part in parts]
     yield PublishedTable(
         f"Edit-Compass by the rules of its public script, {words}",
         (*tasks, *titles, "Overall AVG"),
         means,
-        concerned={GATE: ", ".join(gated)} if gated else {},
+        concerned=describe_concerned(gated, "item"),
         irreproducible=tuple(stopped),
     )
     yield PublishedTable(
@@ -217,7 +217,7 @@ def _score_items(edits: Sequence[RawEdit], choices: Choices) -> dict[str, list[f
     """Return the scores of the evaluated items by task, or None if the script stops."""
     scores: dict[str, list[float]] = {task: [] for task in TASKS}
     for edit in edits:
-        task, metrics = _task(edit), _read_metrics(edit)
+        task, metrics = _task(edit.edit), _read_metrics(edit)
         if task is None or metrics is None:
             continue
         if choices[REGION] == "left_out":
@@ -230,21 +230,15 @@ def _score_items(edits: Sequence[RawEdit], choices: Choices) -> dict[str, list[f
     return scores
 
 
-def _average_part(
-    part: str, scores: Mapping[str, Sequence[float]], means: Mapping[str, float], choices: Choices
-) -> float | None:
-    by_tasks = choices[CATEGORY] == "tasks"
-    values = [v for task in PARTS[part] for v in ([means[task]] if by_tasks and task in means else scores[task])]
-    return fmean(values) if values else None
+def _average_part(part: str, scores: Mapping[str, Sequence[float]], choices: Choices) -> float | None:
+    by_task = [scores[task] for task in PARTS[part]]
+    return mean(map(mean, by_task)) if choices[CATEGORY] == "tasks" else mean(chain(*by_task))
 
 
 def _average_all(
     scores: Mapping[str, Sequence[float]], averages: Sequence[float | None], choices: Choices
 ) -> float | None:
-    items = [value for values in scores.values() for value in values]
-    categories = [value for value in averages if value is not None]
-    values = categories if choices[OVERALL] == "categories" else items
-    return fmean(values) if values else None
+    return mean(averages if choices[OVERALL] == "categories" else chain(*scores.values()))
 
 
 def _count_gated(edits: Sequence[RawEdit], choices: Choices) -> int:
@@ -254,23 +248,17 @@ def _count_gated(edits: Sequence[RawEdit], choices: Choices) -> int:
         if metrics := _read_metrics(edit):
             if choices[REGION] == "left_out":
                 metrics.pop(URC, None)
-            task = _task(edit)
+            task = _task(edit.edit)
             changed += score_overall(metrics, task, "metrics") != score_overall(metrics, task, "dimensions")
     return changed
 
 
 def _read_metrics(edit: RawEdit) -> dict[str, float] | None:
     """Return the scores of an item's metrics, or None if one that it is asked has no verdict."""
-    values = {metric: edit.value(metric) for metric in FLAGS if is_asked(edit.edit, metric)}
-    judged = {metric: value for metric, value in values.items() if value is not None}
-    return judged if len(judged) == len(values) else None
+    return edit.values([metric for metric in FLAGS if is_asked(edit.edit, metric)])
 
 
-def _task(edit: RawEdit) -> str | None:
-    try:
-        return find_task(edit.edit)
-    except UserError:
-        return None
+_task = partial(find_or_none, find_task)
 
 
 def _language(edit: RawEdit) -> str:
@@ -393,11 +381,8 @@ UNNAMED = "(no task)"
 
 def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
     """Yield the tables of every language. Averages are means over items."""
-    present = {find_part_number(_find_valid_task(edit)) for edit in edits if _kind(edit) is not None}
-    languages = list(dict.fromkeys(edit.extra.get("language") for edit in edits))
-    for language in sorted(
-        languages, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))
-    ):
+    present = {find_part_number(_task(edit)) for edit in edits if _kind(edit) is not None}
+    for language in list_languages(edits):
         table, words = LANGUAGES.get(str(language), ("Tables 3 and 4", "no language given"))
         keep = _has_language(language)
         columns = [Column(f"{HEADS[part]} {name}", Mean(name, _items(part))) for part in PARTS for name in DIMENSIONS]
@@ -438,18 +423,7 @@ def _measure(name: str) -> Measure:
 _MEASURES = {name: _measure(name) for name in DIMENSIONS}
 
 
-def _find_valid_task(edit: Edit) -> str | None:
-    try:
-        return find_task(edit)
-    except UserError:
-        return None
-
-
-def _kind(edit: Edit) -> str | None:
-    try:
-        return find_task(edit) or UNNAMED
-    except UserError:
-        return None
+_kind = partial(find_or_none, lambda edit: find_task(edit) or UNNAMED)
 
 
 def _has_language(language: object) -> Callable[[Edit], bool]:

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from statistics import fmean
 
-from editloupe._util.text import number_of
 from editloupe.rubrics import editcompass as compass
 from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.editcompass.paper import build_asked_rules
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.pairs import PairRules, is_right
 from editloupe.rubrics.paper import Paper
-from editloupe.rubrics.protocol import MissingInput, Protocol
-from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule
+from editloupe.rubrics.protocol import MissingInput, Protocol, find_variant
+from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule, describe_concerned
 from editloupe.rubrics.rubric_files import load_bundled_yaml, load_rubrics
 from editloupe.rubrics.tables import Cell
 from editloupe.types import Edit
@@ -59,7 +58,7 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
         return variants[0] if is_pair(edit) and criterion in wanted else None
     if is_pair(edit) or criterion not in list_metrics(edit, dimension):
         return None
-    return compass.find_variant(variants, "other" if find_lacking(edit) else compass.find_family(edit))
+    return find_variant(variants, "other" if find_lacking(edit) else compass.find_family(edit), "other")
 
 
 def list_metrics(edit: Edit, dimension: str | None) -> list[str]:
@@ -221,7 +220,8 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
     """Yield the table of `eval.py`: accuracy, right pairs and pairs by dimension."""
     columns = tuple(f"{name}{suffix}" for name in compass.DIMENSIONS for suffix in ("", " correct", " total"))
     rows: dict[str, Sequence[Cell]] = {}
-    stopped, incomplete, notes = [], [], []
+    incomplete: dict[str, Mapping[str, int]] = {}
+    stopped, notes = [], []
     for model, edits in models.items():
         results = _decide(edits)
         empty = [name for name, own in results.items() if own and all(result is None for result in own)]
@@ -232,8 +232,7 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
                 for name in empty
             ]
         unjudged = sum(result is None for own in results.values() for result in own)
-        if unjudged:
-            incomplete.append(f"{number_of(unjudged, 'pair')} of {model}")
+        incomplete[model] = {MISSING: unjudged}
         if unjudged and choices[MISSING] == "crash":
             stopped.append(f"{model}: the script stops at a pair without both scores and prints nothing.")
         elif any(results.values()):
@@ -243,7 +242,7 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
             "EditReward-Compass by the rules of its public script",
             columns if choices[AVERAGE] == "none" else (*columns, "AVG"),
             rows,
-            concerned={MISSING: ", ".join(incomplete)} if incomplete else {},
+            concerned=describe_concerned(incomplete, "pair"),
             irreproducible=tuple(stopped),
             notes=tuple(notes),
         )
@@ -283,9 +282,8 @@ def _decide(edits: Sequence[RawEdit]) -> dict[str, list[bool | None]]:
 
 def _score(edit: RawEdit, dimension: str) -> float | None:
     """Return a candidate's score of a dimension, or None if a metric that applies has no verdict."""
-    values = {name: edit.value(name) for name in list_metrics(edit.edit, dimension)}
-    judged = {name: value for name, value in values.items() if value is not None}
-    return compass.score_dimension(dimension, judged) if len(judged) == len(values) else None
+    scores = edit.values(list_metrics(edit.edit, dimension))
+    return compass.score_dimension(dimension, scores) if scores else None
 
 
 PUBLISHED = Published(

@@ -10,7 +10,6 @@ from itertools import combinations
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from editloupe._util.text import number_of
 from editloupe.rubrics.pairs import FILE, ROW, PairRow, PairRules, fit_tie_threshold
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.preference_sets import (
@@ -22,7 +21,7 @@ from editloupe.rubrics.preference_sets import (
     read_text_field,
     row_error,
 )
-from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule
+from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule, describe_concerned
 from editloupe.rubrics.rubric_files import load_bundled_yaml
 from editloupe.rubrics.tables import Cell
 
@@ -66,21 +65,21 @@ class PairScores(NamedTuple):
 def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]:
     """Yield the table of the script: shares of groups in people's order, and accuracies of pairs."""
     rows: dict[str, dict[str, Cell]] = {}
-    equal = []
+    equal: dict[str, Mapping[str, int]] = {}
     for model, edits in models.items():
         groups = _collect_groups(edits)
         if not groups:
             continue
         rows[model] = _measure(groups, choices)
         tied = sum(size > 2 and any(pair.winner == pair.loser for pair in pairs) for size, pairs in groups)
-        equal += [f"{number_of(tied, 'group')} of {model}"] if tied else []
+        equal[model] = {EQUAL: tied}
     if rows:
         columns = tuple(dict.fromkeys(name for row in rows.values() for name in row))
         yield PublishedTable(
             "EditReward-Bench of TIGER-Lab by the rules of its public script",
             columns,
             {model: [row.get(name) for name in columns] for model, row in rows.items()},
-            concerned={EQUAL: ", ".join(equal)} if equal else {},
+            concerned=describe_concerned(equal, "group"),
             notes=("Groups without a score of every output are left out.",),
         )
 
@@ -105,8 +104,8 @@ def _collect_groups(edits: Sequence[RawEdit]) -> list[tuple[int, list[PairScores
 
 
 def _score(edit: RawEdit) -> float | None:
-    values = {name: value for name in OVERALL.single if (value := edit.value(name)) is not None}
-    return combine_overall(values)
+    scores = edit.values(OVERALL.single)
+    return combine_overall(scores) if scores else None
 
 
 def _measure(groups: Sequence[tuple[int, Sequence[PairScores]]], choices: Choices) -> dict[str, Cell]:

@@ -18,6 +18,7 @@ from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol, UneditedScore
 from editloupe.rubrics.rubric_files import load_bundled_rubric
+from editloupe.rubrics.tables import mean
 from editloupe.types import Edit, Mode, Record
 
 __all__ = ["ASKED", "EDIVAL", "PAPER", "PRECHECKS"]
@@ -218,12 +219,6 @@ def type_success(scores: Iterable[TurnScore], turn: int, kind: TaskType) -> Rate
     """Return the share of followed instructions of one type at this turn (Tables 17, 18, 20 and 21)."""
     pairs = (pair for s in scores if s.turn == turn for pair in zip(s.types, s.follows, strict=True))
     return compute_rate(outcome for own, outcome in pairs if own == kind)
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are not None, or None if there are none."""
-    present = [value for value in values if value is not None]
-    return math.fsum(present) / len(present) if present else None
 
 
 def consistency(object_part: float | None, background_part: float | None) -> float | None:

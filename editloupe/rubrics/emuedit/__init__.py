@@ -9,7 +9,7 @@ from pathlib import Path
 from editloupe.pictures.picture_tables import iter_rows
 from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.paper import Benchmark, Paper, check_key, check_text, find_split, make_edit, sole_picture_in
-from editloupe.rubrics.protocol import Protocol, average_of, collect_no_facts
+from editloupe.rubrics.protocol import Protocol, average_of
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.rubrics.tables import Layout, criterion_columns
 from editloupe.types import Edit, UserError
@@ -26,7 +26,6 @@ EMU_EDIT = Protocol(
     rubrics=load_rubrics(files(__package__), (*JUDGED, "measured")),
     default_mode="plain",
     make_cases=build_cases,
-    case_facts=collect_no_facts,
     edit_score=average_of(JUDGED),
     weighting="edits",
     arithmetic=(

@@ -7,7 +7,6 @@ by task. Harnesses that average differently are rules of the public script `calc
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
@@ -22,7 +21,7 @@ import numpy as np
 from PIL import Image
 
 from editloupe._util.files import open_file
-from editloupe._util.text import number_of, shorten, verb
+from editloupe._util.text import shorten, verb
 from editloupe.pictures.decode import Album
 from editloupe.pictures.picture_tables import find_tables, iter_rows
 from editloupe.rubrics import case_pictures as roles
@@ -31,15 +30,18 @@ from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.paper import (
     Benchmark,
     Paper,
+    check_fields,
     check_key,
     check_text,
     further_columns,
     list_folders,
+    list_languages,
     make_edit,
+    read_csv,
     sole_picture_in,
 )
 from editloupe.rubrics.protocol import Protocol, collect_no_facts
-from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule
+from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule, describe_concerned
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.rubrics.tables import TOTAL, Average, Cell, Column, Layout, Mean
 from editloupe.types import Edit, Mode, UserError
@@ -67,13 +69,13 @@ LANGUAGE, INTERSECTION = "language", "Intersection_exist"
 
 def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
     """Return the single case of a rubric. In plain mode the edited picture is resized to the source, as the script does."""
-    shown = roles.open_pictures(edit, rubric.modes[mode].images, album)
+    pictures = roles.open_pictures(edit, rubric.modes[mode].images, album)
     if mode == "plain":
         size, edited = album.open(edit.source).size, album.open(edit.edited)
         if edited.size != size:
             resized = Image.fromarray(edited.pixels).resize(size, Image.Resampling.BICUBIC)
-            shown[EDITED] = album.add(np.asarray(resized, dtype=np.uint8).copy()).sha
-    return [Case(edit=edit, rubric=rubric, mode=mode, pictures=shown)]
+            pictures[EDITED] = album.add(np.asarray(resized, dtype=np.uint8).copy()).sha
+    return [Case(edit=edit, rubric=rubric, mode=mode, pictures=pictures)]
 
 
 def collect_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, str]:
@@ -214,27 +216,27 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
         language for edits in models.values() for edit in edits if (language := _language(edit.edit)) in LANGUAGES
     )
     for language in sorted(languages, key=list(LANGUAGES).index):
-        wanted = "zh" if language == "cn" and choices[CHINESE] == "zh" else language
+        counts = choices[CHINESE] == "cn" or language != "cn"
         for subset, flags in SUBSETS.items():
             rows: dict[str, Sequence[Cell]] = {}
-            concerned: dict[str, list[str]] = {}
-            lost: list[str] = []
+            concerned: dict[str, Mapping[str, int]] = {}
+            empty: list[str] = []
+            random: list[str] = []
             for model, edits in models.items():
                 own = [e for e in edits if _language(e.edit) == language and is_in_intersection(e.edit) in flags]
-                kept = [edit for edit in own if _language(edit.edit) == wanted]
-                tasks = _group_by_task(kept, choices)
+                counted = own if counts else []
+                tasks = _group_by_task(counted, choices)
                 rows[model] = _build_published_row(tasks, choices)
-                lost += _find_random(model, tasks)
-                for name, changed in _count_concerned(own, kept, tasks).items():
-                    concerned.setdefault(name, []).append(f"{changed} of {model}")
-            if any(own for own in rows.values()):
-                yield PublishedTable(
-                    f"{TITLE}, {LANGUAGES[language]}, {subset}",
-                    columns,
-                    rows,
-                    {name: ", ".join(each) for name, each in concerned.items()},
-                    tuple(lost),
-                )
+                concerned[model] = _count_concerned(own, counted)
+                empty += _find_empty(model, tasks) if counted else []
+                random += _find_random(model, tasks)
+            yield PublishedTable(
+                f"{TITLE}, {LANGUAGES[language]}, {subset}",
+                columns,
+                rows,
+                describe_concerned(concerned, "edit") | ({EMPTY: ", ".join(empty)} if empty else {}),
+                tuple(random),
+            )
 
 
 def _language(edit: Edit) -> str:
@@ -287,16 +289,16 @@ def _find_random(model: str, tasks: Mapping[str, TaskScores]) -> Iterable[str]:
         )
 
 
-def _count_concerned(
-    edits: Sequence[RawEdit], kept: Sequence[RawEdit], tasks: Mapping[str, TaskScores]
-) -> dict[str, str]:
-    """Return what each rule concerns, by its name."""
-    missing = sum(edit.missing for edit in kept)
-    failed = sum(not edit.missing and _has_failed(edit) for edit in kept)
-    empty = [task for task, own in tasks.items() if not own.counted and not own.random] if kept else []
-    counts = {MISSING: (missing, "edit"), FAILED: (failed, "edit"), CHINESE: (len(edits) - len(kept), "edit")}
-    changed = {name: number_of(count, word) for name, (count, word) in counts.items() if count}
-    return changed | ({EMPTY: f"{', '.join(empty)} {verb(len(empty), 'has', 'have')} no edit"} if empty else {})
+def _find_empty(model: str, tasks: Mapping[str, TaskScores]) -> Iterable[str]:
+    if names := [task for task, own in tasks.items() if not own.counted and not own.random]:
+        yield f"{', '.join(names)} {verb(len(names), 'has', 'have')} no edit of {model}"
+
+
+def _count_concerned(edits: Sequence[RawEdit], counted: Sequence[RawEdit]) -> dict[str, int]:
+    """Return how many edits each rule concerns, by its name."""
+    missing = sum(edit.missing for edit in counted)
+    failed = sum(not edit.missing and _has_failed(edit) for edit in counted)
+    return {MISSING: missing, FAILED: failed, CHINESE: len(edits) - len(counted)}
 
 
 PUBLISHED = Published(
@@ -320,14 +322,13 @@ def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
     """Yield the edits of the benchmark in its order. Outputs are `fullset/<task>/<language>/<key>.png`."""
     outputs = benchmark.results / "fullset"
     outputs = outputs if outputs.is_dir() else benchmark.results
-    listed = _find_list(benchmark.data)
-    pictures = listed.parent if listed else benchmark.data
-    rows = 0
-    for where, row in _read_list(listed) if listed else _read_tables(benchmark.data):
-        rows += 1
+    file = _find_list(benchmark.data)
+    pictures = file.parent if file else benchmark.data
+    row: Mapping[str, Any] | None = None
+    for where, row in _read_list(file) if file else _read_tables(benchmark.data):
         if edit := _build_edit(benchmark, pictures, outputs, where, row):
             yield edit
-    if not rows:
+    if row is None:
         raise UserError(f"{benchmark.data} has no edit of GEdit-Bench")
 
 
@@ -339,8 +340,8 @@ def find_part(edit: Edit) -> tuple[str, ...]:
 
 def _find_list(data: Path) -> Path | None:
     """Return the list of an exported folder, which may be in a folder of the split."""
-    places = (folder / name for folder in (data, data / SPLIT, data / "data") for name in LISTS)
-    return next((path for path in places if path.is_file()), None)
+    files = (folder / name for folder in (data, data / SPLIT, data / "data") for name in LISTS)
+    return next((file for file in files if file.is_file()), None)
 
 
 def _read_tables(data: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -389,10 +390,7 @@ def _build_edit(benchmark: Benchmark, pictures: Path, outputs: Path, where: str,
         where: Where the row is.
         row: Its columns.
     """
-    for name in ("key", "task_type", "instruction", "instruction_language"):
-        if row.get(name) in (None, ""):
-            there = ", ".join(map(str, row)) or "nothing"
-            raise UserError(f'{where}: "{name}" is missing; there is {there}')
+    check_fields(row, ("key", "task_type", "instruction", "instruction_language"), where)
     key, language, task = check_key(row["key"], where), str(row["instruction_language"]), str(row["task_type"])
     if task not in TASKS:
         raise UserError(f'{where}: "{task}" is not a task of GEdit-Bench; its tasks are {", ".join(TASKS)}')
@@ -418,8 +416,8 @@ def _read_flag(value: object, where: str, name: str) -> bool:
     """Return a truth value that may be written as a text; raise UserError for anything else."""
     text = str(value).strip().casefold()
     if text not in ("true", "false"):
-        there = "is missing" if value is None else f"is {shorten(repr(value), 40)}"
-        raise UserError(f'{where}: "{name}" {there}; it must be true or false')
+        mistake = "is missing" if value is None else f"is {shorten(repr(value), 40)}"
+        raise UserError(f'{where}: "{name}" {mistake}; it must be true or false')
     return text == "true"
 
 
@@ -434,17 +432,16 @@ def _find_source(benchmark: Benchmark, pictures: Path, outputs: Path, key: str, 
 
 def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
     """Yield the averages per language and subset, then each of the three numbers by task."""
-    languages = sorted(
-        dict.fromkeys(edit.extra.get(LANGUAGE) for edit in edits),
-        key=lambda name: (("en", "cn").index(name) if name in ("en", "cn") else 2, str(name)),
-    )
-    here = {subset: flags for subset, flags in SUBSETS.items() if False in flags or any(map(is_in_intersection, edits))}
+    languages = list_languages(edits)
+    subsets = {
+        subset: flags for subset, flags in SUBSETS.items() if False in flags or any(map(is_in_intersection, edits))
+    }
     yield Layout(
         "GEdit-Bench",
         tuple(
             Column(f"{name_language(language)}{'' if False in flags else ' Intersection'} {title}", value)
             for language in languages
-            for flags in here.values()
+            for flags in subsets.values()
             for title, value in _averages(language, flags).items()
         ),
         kind=_kind,
@@ -453,7 +450,7 @@ def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[La
         notes=(RULE,),
     )
     for language in languages:
-        for subset, flags in here.items():
+        for subset, flags in subsets.items():
             for title, average in _averages(language, flags).items():
                 columns = [Column(task, value) for task, value in zip(TASKS, average.parts, strict=True)]
                 yield Layout(
@@ -507,20 +504,9 @@ def read_results(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _read_scores(file: Path, model: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    wanted = ("edited_image", "instruction", "intersection_exist", "instruction_language", *SCORES)
-    try:
-        with open_file(file) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines)
-            if lacking := [name for name in wanted if name not in (reader.fieldnames or ())]:
-                there = ", ".join(reader.fieldnames or ()) or "nothing"
-                raise UserError(f'{file.name}: the column "{lacking[0]}" is missing; there is {there}')
-            for row in reader:
-                where = f"{file.name}, line {reader.line_num}"
-                yield where, _build_row(row, where, model)
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise UserError(f"{file} is not a CSV file in UTF-8 ({error})") from None
+    columns = ("edited_image", "instruction", "intersection_exist", "instruction_language", *SCORES)
+    for where, row in read_csv(file, columns):
+        yield where, _build_row(row, where, model)
 
 
 def _build_row(row: Mapping[str, Any], where: str, model: str) -> dict[str, Any]:

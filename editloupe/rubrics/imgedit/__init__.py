@@ -21,6 +21,7 @@ from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.paper import (
     Benchmark,
     Paper,
+    check_fields,
     check_key,
     check_text,
     further_columns,
@@ -30,8 +31,8 @@ from editloupe.rubrics.paper import (
     read_json_objects,
     sole_picture_in,
 )
-from editloupe.rubrics.protocol import Protocol, find_type, normalize_name
-from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule
+from editloupe.rubrics.protocol import Protocol, find_type, find_variant, normalize_name
+from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule, describe_concerned
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.rubrics.tables import Cell, Column, Layout, Mean, average_column
 from editloupe.types import Edit, Reason, UserError
@@ -76,8 +77,7 @@ def find_suite_type(edit: Edit) -> str:
 
 def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Return the question of an edit's type."""
-    wanted = find_suite_type(edit)
-    return next((rubric for rubric in variants if rubric.variant == wanted), None)
+    return find_variant(variants, find_suite_type(edit))
 
 
 IMGEDIT = Protocol(
@@ -156,7 +156,7 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
         (f"{TITLE}, UGE suite", (UGE,), ("UGE",)),
     ):
         rows: dict[str, Sequence[Cell]] = {}
-        concerned: dict[str, list[str]] = {}
+        concerned: dict[str, Mapping[str, int]] = {}
         lost: list[str] = []
         for model, edits in models.items():
             own = [edit for edit in edits if edit.edit.instruction_type in types]
@@ -172,11 +172,9 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
             else:
                 cells = _compute_cells(own, types, choices)
                 rows[model] = cells if title == TITLE else cells[:1]
-            for name, count in _count_concerned(own, choices).items():
-                concerned.setdefault(name, []).append(f"{number_of(count, 'edit')} of {model}")
+            concerned[model] = _count_concerned(own, choices)
         if rows:
-            changed = {name: ", ".join(each) for name, each in concerned.items()}
-            yield PublishedTable(title, columns, rows, changed, tuple(lost))
+            yield PublishedTable(title, columns, rows, describe_concerned(concerned, "edit"), tuple(lost))
 
 
 def _has_failed(edit: RawEdit) -> bool:
@@ -230,7 +228,7 @@ def _count_concerned(edits: Sequence[RawEdit], choices: Choices) -> Mapping[str,
     as_answered = {**choices, CAP: "none"}
     above = sum((score_edit(edit, capped) or 0) < (score_edit(edit, as_answered) or 0) - 1e-9 for edit in edits)
     unjudged = sum(edit.missing or any(a.status == "unjudged" for a in edit.answers.values()) for edit in edits)
-    return {name: count for name, count in ((CAP, above), (FAILED, unjudged)) if count}
+    return {CAP: above, FAILED: unjudged}
 
 
 PUBLISHED = Published(
@@ -288,8 +286,7 @@ def _read_tables(benchmark: Benchmark) -> Iterator[Edit]:
     outputs = _find_outputs(benchmark.results, BASIC, alone=True)
     for table in tables:
         for where, row in iter_rows(table):
-            if missing := [name for name in COLUMNS if row.get(name) in (None, "")]:
-                raise UserError(f'{where}: "{missing[0]}" is missing; there is {", ".join(row) or "nothing"}')
+            check_fields(row, COLUMNS, where)
             source = benchmark.path(row["image"]) if isinstance(row["image"], str) else row["image"]
             yield _build_edit(benchmark, BASIC, outputs, where, check_key(row["key"], where), row, source)
 
@@ -352,9 +349,7 @@ def _build_edit(
     """Return the edit of an item. The source is its path, also in a cell of a table."""
     check_key(key, where)
     kind = UGE if suite.name == UGE else item.get("edit_type")
-    for name in ("prompt", "edit_type") if suite.name != UGE else ("prompt",):
-        if not str(item.get(name) or "").strip():
-            raise UserError(f'{where}: "{name}" is missing; there is {", ".join(item) or "nothing"}')
+    check_fields(item, ("prompt", "edit_type") if suite.name != UGE else ("prompt",), where)
     if kind not in (*NAMES, UGE):
         raise UserError(f'{where}: "{kind}" is not a type of ImgEdit-Bench; its types are {", ".join(NAMES)}')
     return make_edit(

@@ -11,9 +11,8 @@ from typing import Any
 from editloupe.pictures.decode import Album
 from editloupe.rubrics import case_pictures
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.case_pictures import list_pictures
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, find_type, normalize_name
+from editloupe.rubrics.protocol import MissingInput, Protocol, find_type, find_variant, normalize_name
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.types import Edit, Mode
 
@@ -73,8 +72,7 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     category, criterion = find_category(edit), variants[0].criterion
     if criterion in (IF, DUAL) and (criterion == DUAL) != (category in WITH_KNOWLEDGE):
         return None
-    by_name = {rubric.variant: rubric for rubric in variants}
-    return by_name.get(VARIANTS.get(category, "")) or by_name.get("single") or variants[0]
+    return find_variant(variants, VARIANTS.get(category, "single"), "single")
 
 
 def score_edit(edit: Edit, scores: Mapping[str, float]) -> float | None:
@@ -92,7 +90,7 @@ def find_frames(edit: Edit) -> list[int]:
     Raises:
         MissingInput: If the frames are not numbered.
     """
-    pictures = list_pictures(edit, "inputs")
+    pictures = case_pictures.list_pictures(edit, "inputs")
     numbers = edit.extra.get(FRAMES) or read_frame_numbers([str(picture) for picture in pictures])
     right = isinstance(numbers, (list, tuple)) and len(numbers) == len(set(numbers)) == len(pictures)
     if not right or not all(isinstance(number, int) and number > 0 for number in numbers):
@@ -113,7 +111,7 @@ def read_frame_numbers(names: Sequence[str]) -> list[int]:
     return [int(match[1]) for match in matches if match] if all(matches) else []
 
 
-def read_named_frames(instruction: str, given: int) -> list[int]:
+def read_named_frames(instruction: str, pictures: int) -> list[int]:
     """Return the numbers of the given frames from an instruction that names them and then the one to generate; else nothing.
 
     >>> read_named_frames("Based on the images in frames 1, 3, and 4, predict what the image in frame 2 looks like.", 3)
@@ -121,8 +119,8 @@ def read_named_frames(instruction: str, given: int) -> list[int]:
     >>> read_named_frames("Predict the next frame.", 3)
     []
     """
-    named = list(dict.fromkeys(int(number) for number in re.findall(r"\b\d\b", instruction)))
-    return named[:-1] if given and len(named) == given + 1 else []
+    numbers = list(dict.fromkeys(int(number) for number in re.findall(r"\b\d\b", instruction)))
+    return numbers[:-1] if pictures and len(numbers) == pictures + 1 else []
 
 
 def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from editloupe._util.text import number_of
@@ -51,9 +51,18 @@ from editloupe.rubrics.paper import (
     read_json_objects,
     sole_picture_in,
 )
-from editloupe.rubrics.protocol import Protocol, normalize_name
-from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawAnswer, RawEdit, Rule
-from editloupe.rubrics.tables import TOTAL, Cell, Column, Layout, Mean, Measure
+from editloupe.rubrics.protocol import Protocol, find_or_none, normalize_name
+from editloupe.rubrics.published import (
+    Choices,
+    Models,
+    Published,
+    PublishedTable,
+    RawAnswer,
+    RawEdit,
+    Rule,
+    describe_concerned,
+)
+from editloupe.rubrics.tables import TOTAL, Column, Layout, Mean, Measure, mean
 from editloupe.types import Edit, UserError
 
 AVERAGE, READING, RANGE, FORMAT, ANOMALY = (
@@ -129,40 +138,26 @@ RULES = (
 def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]:
     """Yield the summary's averages by group and knowledge type, and the metrics by category."""
     cases = {model: [_Case(edit, choices) for edit in edits if _category(edit.edit)] for model, edits in models.items()}
-    groups: dict[str, tuple[str, ...]] = dict(GROUPS)
-    columns = [f"{name} {metric}" for name, own in groups.items() for metric in (*_list_metrics(own), "AVG")]
     types = {name: tuple(c for group in own for c in GROUPS[group]) for name, own in KNOWLEDGE_TYPES.items()}
-    types["Overall"] = CATEGORIES
-    rows: dict[str, Sequence[Cell]] = {}
-    for model, own in cases.items():
-        metrics = [
-            _average_metric(own, categories, metric)
-            if metric != "AVG"
-            else _average_all(own, categories, choices[AVERAGE])
-            for categories in groups.values()
-            for metric in (*_list_metrics(categories), "AVG")
-        ]
-        rows[model] = [*metrics, *(_average_all(own, categories, choices[AVERAGE]) for categories in types.values())]
+    columns: dict[str, _Compute] = {}
+    for name, categories in {**GROUPS, **types, "Overall": CATEGORIES}.items():
+        columns |= _list_metric_columns(name, categories) if name in GROUPS else {}
+        columns[f"{name} AVG"] = partial(_average_all, categories=categories, average=choices[AVERAGE])
     yield PublishedTable(
         TITLE,
-        (*columns, *(f"{name} AVG" for name in types)),
-        rows,
-        _count_concerned(models, cases),
+        tuple(columns),
+        {model: [compute(own) for compute in columns.values()] for model, own in cases.items()},
+        describe_concerned({model: _count_concerned(own) for model, own in cases.items()}, "score", {FORMAT: "case"}),
         tuple(_find_limits(cases)),
         ("The summary's command stops with a TypeError (max_score); these are the numbers of its function.",),
     )
-    named = [f"{category} {metric}" for category in CATEGORIES for metric in _list_metrics((category,))]
+    columns = {}
+    for category in CATEGORIES:
+        columns |= _list_metric_columns(category, (category,))
     yield PublishedTable(
         f"{TITLE}, by category",
-        tuple(named),
-        {
-            model: [
-                _average_metric(own, (category,), metric)
-                for category in CATEGORIES
-                for metric in _list_metrics((category,))
-            ]
-            for model, own in cases.items()
-        },
+        tuple(columns),
+        {model: [compute(own) for compute in columns.values()] for model, own in cases.items()},
     )
 
 
@@ -255,11 +250,7 @@ def _search(text: str, patterns: Iterable[str]) -> int | None:
     return next((int(match[1]) for match in matches if match), None)
 
 
-def _category(edit: Edit) -> str | None:
-    try:
-        return find_category(edit)
-    except UserError:
-        return None
+_category = partial(find_or_none, find_category)
 
 
 def _has_other_format(edit: Edit) -> bool:
@@ -271,36 +262,36 @@ def _list_metrics(categories: Iterable[str]) -> tuple[str, ...]:
     return METRICS if WITH_KNOWLEDGE.issuperset(categories) else METRICS[:-1]
 
 
-def _average_metric(cases: Sequence[_Case], categories: Iterable[str], metric: str) -> float | None:
-    numbers = [case.scores[metric] for case in cases if case.category in categories and metric in case.scores]
-    return fmean(numbers) if numbers else None
+_Compute = Callable[[Sequence[_Case]], float | None]
 
 
-def _average_all(cases: Sequence[_Case], categories: Iterable[str], average: str) -> float | None:
+def _list_metric_columns(name: str, categories: Sequence[str]) -> dict[str, _Compute]:
+    """Return the function of the column of every metric in some categories, by its title."""
+    return {
+        f"{name} {metric}": partial(_average_metric, categories=categories, metric=metric)
+        for metric in _list_metrics(categories)
+    }
+
+
+def _average_metric(cases: Sequence[_Case], categories: Sequence[str], metric: str) -> float | None:
+    return mean(case.scores.get(metric) for case in cases if case.category in categories)
+
+
+def _average_all(cases: Sequence[_Case], categories: Sequence[str], average: str) -> float | None:
     """Return the average of all metrics in some categories, by the rule on averages."""
     if average == "categories":
-        means = [_average_all(cases, (category,), "cases") for category in categories]
-        known = [mean for mean in means if mean is not None]
-        return fmean(known) if known else None
-    own = [[*case.scores.values()] for case in cases if case.category in categories and case.scores]
-    numbers = [fmean(scores) for scores in own] if average == "cases" else [score for scores in own for score in scores]
-    return fmean(numbers) if numbers else None
+        return mean(_average_all(cases, (category,), "cases") for category in categories)
+    scores = [case.scores.values() for case in cases if case.category in categories]
+    return mean(map(mean, scores)) if average == "cases" else mean(score for own in scores for score in own)
 
 
-def _count_concerned(models: Models, cases: Mapping[str, Sequence[_Case]]) -> dict[str, str]:
-    """Return what each rule concerns, by its name."""
-    counts = {
-        READING: lambda case: case.from_text,
-        RANGE: lambda case: case.outside,
-        FORMAT: lambda case: case.other_format,
+def _count_concerned(cases: Sequence[_Case]) -> dict[str, int]:
+    """Return how many scores or cases each rule concerns, by its name."""
+    return {
+        READING: sum(case.from_text for case in cases),
+        RANGE: sum(case.outside for case in cases),
+        FORMAT: sum(case.other_format for case in cases),
     }
-    names = {READING: "score", RANGE: "score", FORMAT: "case"}
-    concerned = {}
-    for rule, count in counts.items():
-        each = {model: sum(map(count, own)) for model, own in cases.items()}
-        if any(each.values()):
-            concerned[rule] = ", ".join(f"{number_of(n, names[rule])} of {model}" for model, n in each.items() if n)
-    return concerned
 
 
 def _find_limits(cases: Mapping[str, Sequence[_Case]]) -> Iterable[str]:
@@ -335,19 +326,19 @@ def read_benchmark(benchmark: Benchmark) -> Iterator[Edit]:
     """Yield the cases of every category in the benchmark's folder, or of the tables of a mirror."""
     root = benchmark.data / FOLDER if (benchmark.data / FOLDER).is_dir() else benchmark.data
     folders = [folder for folder in list_folders(root) if (folder / FILE).is_file()]
-    known = {folder.name: folder for folder in folders if folder.name in CATEGORIES}
-    tables = [] if known or not root.is_dir() else find_tables(benchmark.data)
-    if not known and not tables:
+    categories = {folder.name: folder for folder in folders if folder.name in CATEGORIES}
+    tables = [] if categories or not root.is_dir() else find_tables(benchmark.data)
+    if not categories and not tables:
         raise UserError(f"{root} has no category of KRIS-Bench, such as {CATEGORIES[0]}/{FILE}")
     for folder in folders:
-        if folder.name not in known:
+        if folder.name not in categories:
             benchmark.note(f"{folder} is skipped; it is not a category of KRIS-Bench ({', '.join(CATEGORIES)})")
-    for folder in list_folders(root) if known else ():
-        if folder.name in CATEGORIES and folder.name not in known:
+    for folder in list_folders(root) if categories else ():
+        if folder.name in CATEGORIES and folder.name not in categories:
             benchmark.note(f"{folder} is skipped; it has no {FILE}")
-    for category in (name for name in CATEGORIES if name in known):
-        for number, item in read_json_objects(known[category] / FILE).items():
-            yield _build_edit(benchmark, _read_sample(benchmark, category, known[category], number, item))
+    for category, folder in sorted(categories.items(), key=lambda item: CATEGORIES.index(item[0])):
+        for number, item in read_json_objects(folder / FILE).items():
+            yield _build_edit(benchmark, _read_sample(benchmark, category, folder, number, item))
     for table in tables:
         for where, row in iter_rows(table):
             yield _build_edit(benchmark, _read_row(where, row))
@@ -375,9 +366,9 @@ def _read_sample(benchmark: Benchmark, category: str, folder: Path, number: str,
     where = f"{category}/{FILE}, case {number}"
     names = _read_names(item.get("ori_img"), where)
     truth = str(item.get("gt_img") or "").strip()
-    place = folder.relative_to(benchmark.data)
-    inputs = [benchmark.path(f"{place}/{name}") for name in names]
-    reference = benchmark.path(f"{place}/{truth}") if truth else None
+    inside = folder.relative_to(benchmark.data)
+    inputs = [benchmark.path(f"{inside}/{name}") for name in names]
+    reference = benchmark.path(f"{inside}/{truth}") if truth else None
     return _Sample(where, category, number, inputs, reference, read_frame_numbers(names), item)
 
 
@@ -475,8 +466,7 @@ def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[La
 
 
 def _list_columns(title: str, categories: tuple[str, ...]) -> list[Column]:
-    names = METRICS if WITH_KNOWLEDGE.issuperset(categories) else METRICS[:-1]
-    return [Column(f"{title} {name}", Mean(name, categories)) for name in names]
+    return [Column(f"{title} {name}", Mean(name, categories)) for name in _list_metrics(categories)]
 
 
 def _measure(*names: str) -> Measure:

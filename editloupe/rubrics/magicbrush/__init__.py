@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from editloupe._util.text import number_of
@@ -31,10 +30,10 @@ from editloupe.rubrics.paper import (
     read_json_object,
     sole_picture_in,
 )
-from editloupe.rubrics.protocol import Protocol, average_of, collect_no_facts
-from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule
+from editloupe.rubrics.protocol import Protocol, average_of
+from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, Rule
 from editloupe.rubrics.rubric_files import load_rubrics
-from editloupe.rubrics.tables import MEASURED_DIGITS, NO_MODEL, Cell, Layout, criterion_columns
+from editloupe.rubrics.tables import MEASURED_DIGITS, NO_MODEL, Cell, Layout, criterion_columns, mean
 from editloupe.types import Box, Edit, UserError
 
 __all__ = ["MAGICBRUSH", "PAPER"]
@@ -49,7 +48,6 @@ MAGICBRUSH = Protocol(
     rubrics=load_rubrics(files(__package__), (*JUDGED, "measured")),
     default_mode="plain",
     make_cases=build_cases,
-    case_facts=collect_no_facts,
     edit_score=average_of(JUDGED),
     weighting="edits",
     arithmetic=(
@@ -125,7 +123,9 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
         if stops:
             why = f"{number_of(lacking[model], 'picture')} missing" if lacking[model] else "there are no chains"
             stopped.append(f"{model}, because the script stops ({why}).")
-        rows[model] = [None if stops else cell for own in by_setting.values() for cell in _average(own)]
+        rows[model] = [
+            None if stops else mean(edit.value(name) for edit in own) for own in by_setting.values() for name in METRICS
+        ]
     count = sum(lacking.values())
     yield PublishedTable(
         TITLE,
@@ -139,12 +139,6 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
         ),
         digits=MEASURED_DIGITS,
     )
-
-
-def _average(edits: Sequence[RawEdit]) -> Iterator[Cell]:
-    for name in METRICS:
-        values = [value for edit in edits if (value := edit.value(name)) is not None]
-        yield fmean(values) if values else None
 
 
 PUBLISHED = Published(

@@ -80,10 +80,10 @@ def read_verdicts(row: PairRow) -> Iterator[PairRow]:
     where, item = row
     verdicts = {}
     for name in ("forward", "reverse"):
-        listed = item.get(name) or []
-        if not isinstance(listed, list) or not all(isinstance(entry, Mapping) for entry in listed):
+        entries = item.get(name) or []
+        if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
             raise row_error(where, f'"{name}" must be a list of objects with "judgement"')
-        verdicts[name] = listed[0].get("judgement") if listed else None
+        verdicts[name] = entries[0].get("judgement") if entries else None
     yield where, {"pair": item[ROW], **verdicts}
 
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, find_type, normalize_name
+from editloupe.rubrics.protocol import MissingInput, Protocol, find_type, find_variant, normalize_name
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.types import Edit
 
@@ -64,8 +64,7 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     criterion, category = variants[0].criterion, find_category(edit)
     if not is_asked(edit, criterion):
         return None
-    wanted = _VARIANTS[criterion](edit, category)
-    return next((rubric for rubric in variants if rubric.variant == wanted), variants[0])
+    return find_variant(variants, _VARIANTS[criterion](edit, category))
 
 
 def _choose_consistency(edit: Edit, category: str) -> str:
@@ -169,8 +168,8 @@ def _load() -> tuple[Rubric, ...]:
         if rubric.name == f"{CONSISTENCY}/spatial":
             rubrics.append(_show(rubric, "spatial_reference", REFERENCE, right))
         elif rubric.name == f"{CONSISTENCY}/logical":
-            shown = _show(rubric, "logical_reference", REFERENCE, right)
-            rubrics.append(shown.model_copy(update={"tells": ("instruction",)}))
+            with_reference = _show(rubric, "logical_reference", REFERENCE, right)
+            rubrics.append(with_reference.model_copy(update={"tells": ("instruction",)}))
         elif rubric.name == f"{REASONING}/description":
             rubrics.append(_show(rubric, "description_with_source", SOURCE))
     return tuple(rubrics)

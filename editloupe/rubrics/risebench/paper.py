@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from editloupe._util.text import number_of, shorten, verb
@@ -23,7 +23,17 @@ from editloupe.rubrics.paper import (
     read_json_list,
     sole_picture_in,
 )
-from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawAnswer, RawEdit, Rule
+from editloupe.rubrics.protocol import find_or_none
+from editloupe.rubrics.published import (
+    Choices,
+    Models,
+    Published,
+    PublishedTable,
+    RawAnswer,
+    RawEdit,
+    Rule,
+    describe_concerned,
+)
 from editloupe.rubrics.risebench import (
     BEST,
     CATEGORIES,
@@ -45,7 +55,7 @@ from editloupe.rubrics.risebench import (
     to_percent,
     weigh,
 )
-from editloupe.rubrics.tables import TOTAL, Cell, Column, Layout, Mean
+from editloupe.rubrics.tables import TOTAL, Cell, Column, Layout, Mean, mean
 from editloupe.types import Edit, UserError
 
 COUNTED, FREE, READING, UNREADABLE, MISSING = (
@@ -193,12 +203,12 @@ def read_final_score(text: str) -> list[float]:
 
 def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]:
     """Yield the script's table: score from 1 to 5, percent and accuracy of every category, dimension and subtask."""
-    known = {model: [edit for edit in edits if _has_category(edit.edit)] for model, edits in models.items()}
-    has_column = any(CONSISTENCY_FREE in edit.edit.extra for edits in known.values() for edit in edits)
+    models = {model: [edit for edit in edits if _kind(edit.edit)] for model, edits in models.items()}
+    has_column = any(CONSISTENCY_FREE in edit.edit.extra for edits in models.values() for edit in edits)
     columns = _list_columns()
     rows: dict[str, Sequence[Cell]] = {}
     lost, counts = [], dict[str, dict[str, int]]()
-    for model, edits in known.items():
+    for model, edits in models.items():
         cases: list[_Case] = []
         missing = sum(edit.missing for edit in edits)
         try:
@@ -220,18 +230,8 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
         }
         if any(case.subtask is None for case in cases):
             lost.append(f"{model}: cases without a subtask; the script stops at a file without that field.")
-    yield PublishedTable(TITLE, tuple(columns), rows, _list_concerned(counts), tuple(lost))
-
-
-def _list_concerned(counts: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
-    names = {READING: "answer"}
-    concerned = {}
-    for rule in RULES:
-        each = {model: own[rule.name] for model, own in counts.items() if own[rule.name]}
-        if each:
-            noun = names.get(rule.name, "case")
-            concerned[rule.name] = ", ".join(f"{number_of(count, noun)} of {model}" for model, count in each.items())
-    return concerned
+    concerned = describe_concerned(counts, "case", {READING: "answer"})
+    yield PublishedTable(TITLE, tuple(columns), rows, concerned, tuple(lost))
 
 
 _Compute = Callable[[Sequence[_Case]], float | None]
@@ -269,26 +269,14 @@ def _average(keep: Callable[[_Case], bool], criterion: str | None, percent: bool
     def compute(cases: Sequence[_Case]) -> float | None:
         """Return the mean of the kept cases' scores, or of those on a criterion."""
         values = [case.score if criterion is None else case.scores.get(criterion) for case in cases if keep(case)]
-        mean = _mean(values)
-        return to_percent(mean) if percent and mean is not None else mean
+        average = mean(values)
+        return to_percent(average) if percent and average is not None else average
 
     return compute
 
 
 def _average_right(keep: Callable[[_Case], bool]) -> _Compute:
-    return lambda cases: _mean(case.right for case in cases if keep(case))
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
-
-
-def _has_category(edit: Edit) -> bool:
-    try:
-        return bool(find_category(edit))
-    except UserError:
-        return False
+    return lambda cases: mean(case.right for case in cases if keep(case))
 
 
 PUBLISHED = Published(
@@ -321,8 +309,8 @@ def _find_file(data: Path) -> Path:
     if data.is_file():
         return data
     for folder in (data, data / "data"):
-        if named := next((folder / name for name in FILES if (folder / name).is_file()), None):
-            return named
+        if file := next((folder / name for name in FILES if (folder / name).is_file()), None):
+            return file
         files = sorted(folder.glob("*.json"))
         if len(files) > 1:
             raise UserError(
@@ -435,11 +423,7 @@ def _subtask(edit: Edit) -> str | None:
     return str(edit.extra[SUBTASK]) if edit.extra.get(SUBTASK) else None
 
 
-def _kind(edit: Edit) -> str | None:
-    try:
-        return find_category(edit)
-    except UserError:
-        return None
+_kind = partial(find_or_none, find_category)
 
 
 PAPER = Paper(

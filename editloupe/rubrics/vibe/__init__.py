@@ -15,7 +15,7 @@ from editloupe.rubrics import case_pictures as roles
 from editloupe.rubrics import formula
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, UneditedScore, collect_no_facts
+from editloupe.rubrics.protocol import MissingInput, Protocol, UneditedScore, collect_no_facts, find_variant
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.types import Edit, Mode, Sha
 
@@ -112,9 +112,7 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     task, criterion = find_task(edit), variants[0].criterion
     if criterion not in formula.list_names(find_formula(task)):
         return None
-    by_variant = {rubric.variant: rubric for rubric in variants}
-    wanted = WORDINGS.get(task, {}).get(criterion, "")
-    return by_variant.get(wanted) or by_variant.get("marks") or by_variant[""]
+    return find_variant(variants, WORDINGS.get(task, {}).get(criterion, "marks"), "marks")
 
 
 def apply_gates(scores: Mapping[str, float]) -> dict[str, float]:
@@ -129,12 +127,12 @@ def apply_gates(scores: Mapping[str, float]) -> dict[str, float]:
 
 def score_sample(edit: Edit, scores: Mapping[str, float]) -> float | None:
     """Return a sample's score by its task's formula, 0 to 100, or None if a metric is missing."""
-    wanted = find_formula(find_task(edit))
-    names = formula.list_names(wanted)
+    own_formula = find_formula(find_task(edit))
+    names = formula.list_names(own_formula)
     shares = apply_gates(scores)
     if not all(name in shares for name in names):
         return None
-    value = formula.evaluate(wanted, {name: shares[name] / 100 for name in names})
+    value = formula.evaluate(own_formula, {name: shares[name] / 100 for name in names})
     return None if value is None else 100 * value
 
 
@@ -145,13 +143,13 @@ LAYER = "layer"
 
 def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
     """Return the single case of a rubric. If the annotated picture is missing, it is composed from the layer of marks."""
-    wanted = rubric.modes[mode].images
+    names = rubric.modes[mode].images
     layers = edit.more_images.get(LAYER, ())
-    if ANNOTATED not in wanted or edit.more_images.get("annotated") or not layers:
+    if ANNOTATED not in names or edit.more_images.get("annotated") or not layers:
         return roles.build_cases(edit, rubric, mode, album)
     marked = album.add(overlay(album.open(edit.source).pixels, layers[0])).sha
     pictures: dict[str, Sha] = {}
-    for name in wanted:
+    for name in names:
         pictures |= {ANNOTATED: marked} if name == ANNOTATED else roles.open_pictures(edit, [name], album)
     return [Case(edit=edit, rubric=rubric, mode=mode, pictures=pictures)]
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from editloupe._util.text import number_of
 from editloupe.rubrics.paper import Benchmark, Paper, further_columns, make_edit, picture_in, read_json_list
+from editloupe.rubrics.protocol import find_or_none
 from editloupe.rubrics.tables import TOTAL, Average, Column, Layout, Mean, Value, average_column
 from editloupe.rubrics.vibe import LEVELS, NAMES, SEVERAL, VIBE, count_tasks, find_task
 from editloupe.rubrics.vibe.published import PUBLISHED
@@ -194,18 +196,13 @@ def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[La
         more = [Column(ONCE[n], Mean(TOTAL, several[n])) for n in (2, 3)]
         yield Layout("VIBE, Table 2: single and several tasks", (Column(ONCE[1], levels[0]), *more), kind=_task)
     if any(_task(edit) == "DI" and _style(edit) for edit in edits):
-        named = list(
-            dict.fromkeys((*STYLES, *(_style(edit) for edit in edits if _style(edit) and _task(edit) == "DI")))
-        )
-        styles = tuple(Column(STYLES.get(name, name), Mean(TOTAL, (("DI", name),))) for name in named)
+        others = (_style(edit) for edit in edits if _style(edit) and _task(edit) == "DI")
+        names = dict.fromkeys((*STYLES, *others))
+        styles = tuple(Column(STYLES.get(name, name), Mean(TOTAL, (("DI", name),))) for name in names)
         yield Layout("VIBE, Tables 4 and 5: Draft Instantiation by style", styles, kind=lambda e: (_task(e), _style(e)))
 
 
-def _task(edit: Edit) -> str | None:
-    try:
-        return find_task(edit)
-    except UserError:
-        return None
+_task = partial(find_or_none, find_task)
 
 
 def _style(edit: Edit) -> str:

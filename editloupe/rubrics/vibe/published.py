@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -11,12 +12,20 @@ from statistics import fmean, variance
 from editloupe._util.text import number_of, verb
 from editloupe.rubrics import formula
 from editloupe.rubrics.model import ChecksAnswer, Rubric
-from editloupe.rubrics.protocol import Protocol
-from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawAnswer, RawEdit, Rule
+from editloupe.rubrics.protocol import Protocol, find_or_none
+from editloupe.rubrics.published import (
+    Choices,
+    Models,
+    Published,
+    PublishedTable,
+    RawAnswer,
+    RawEdit,
+    Rule,
+    describe_concerned,
+)
 from editloupe.rubrics.rubric_files import load_rubrics
-from editloupe.rubrics.tables import Cell
+from editloupe.rubrics.tables import Cell, mean
 from editloupe.rubrics.vibe import LEVELS, NAMES, SEVERAL, VIBE, count_tasks, find_formula, find_task
-from editloupe.types import UserError
 
 ORIENTATION, GATES, BILLIARDS, ROUNDING, DRAFT, MARKS, PICTURE = (
     f"vibe.{name}"
@@ -206,7 +215,7 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
         TITLE,
         (*_OVERVIEW, *SEVERAL.values()),
         {model: _build_overview(summary, choices) for model, summary in summaries.items()},
-        {rule.name: changed for rule in RULES if (changed := _count_changed(rule, models, choices))},
+        describe_concerned({model: _count_changed(edits, choices) for model, edits in models.items()}, "edit"),
         tuple(sentence for model, edits in models.items() for sentence in _find_limits(model, edits)),
         ("The script prints neither levels nor an overall score; here they are means as in Table 1.",),
     )
@@ -219,13 +228,12 @@ def compute_tables(models: Models, choices: Choices) -> Iterable[PublishedTable]
 def _build_overview(summary: Mapping[str, Mapping[str, Runs]], choices: Choices) -> list[Cell]:
     means = {task: _average_runs(own[SCORE], choices)[0] for task, own in summary.items()}
     cells: list[Cell] = []
-    levels = []
+    levels: list[float | None] = []
     for tasks in LEVELS.values():
-        values = [mean for task in tasks if (mean := means.get(task)) is not None]
-        level = fmean(values) if len(values) == len(tasks) else None
-        levels += [level] if level is not None else []
-        cells += [*(means.get(task) for task in tasks), level]
-    return [*cells, fmean(levels) if levels else None, *(means.get(task) for task in SEVERAL.values())]
+        values = [means.get(task) for task in tasks]
+        levels.append(None if None in values else mean(values))
+        cells += [*values, levels[-1]]
+    return [*cells, mean(levels), *(means.get(task) for task in SEVERAL.values())]
 
 
 _OVERVIEW = (*(name for level, tasks in LEVELS.items() for name in (*tasks, f"{level} Avg")), "Overall")
@@ -257,22 +265,21 @@ def _average_runs(runs: Runs, choices: Choices) -> tuple[float | None, float | N
     return _round(fmean(values), 2 if rounds else None), _round(spread, 4 if rounds else None)
 
 
-def _count_changed(rule: Rule, models: Models, choices: Choices) -> str:
-    """Return how many edits of each model have another score, or another metric, under another value of a rule."""
-    if rule.asks or rule.name == ROUNDING:
-        return ""
-    others = [{**choices, rule.name: value} for value in rule.values if value != choices[rule.name]]
-    counts: dict[str, int] = {}
-    for model, edits in models.items():
-        for task, own in _group_by_task(edits).items():
-            names = formula.list_names(find_formula(task))
-            changed = [
+def _count_changed(edits: Sequence[RawEdit], choices: Choices) -> dict[str, int]:
+    """Return how many edits have another score, or another metric, under another value of each rule, by its name."""
+    counts: Counter[str] = Counter()
+    rules = [rule for rule in RULES if not rule.asks and rule.name != ROUNDING]
+    for task, own in _group_by_task(edits).items():
+        names = formula.list_names(find_formula(task))
+        for rule in rules:
+            others = [{**choices, rule.name: value} for value in rule.values if value != choices[rule.name]]
+            changed = {
                 edit.edit.id
                 for edit in own
                 if any(_score_edit(edit, names, other) != _score_edit(edit, names, choices) for other in others)
-            ]
-            counts[model] = counts.get(model, 0) + len(set(changed))
-    return ", ".join(f"{number_of(count, 'edit')} of {model}" for model, count in counts.items() if count)
+            }
+            counts[rule.name] += len(changed)
+    return counts
 
 
 def _find_limits(model: str, edits: Sequence[RawEdit]) -> Iterable[str]:
@@ -302,11 +309,8 @@ def _group_by_task(edits: Sequence[RawEdit]) -> dict[str, list[RawEdit]]:
     """Return the edits of each task; edits of several tasks are one task by their number, as in the script's files."""
     groups: dict[str, list[RawEdit]] = {}
     for edit in edits:
-        try:
-            task = find_task(edit.edit)
-        except UserError:
-            continue
-        groups.setdefault(SEVERAL.get(str(count_tasks(task)), task), []).append(edit)
+        if task := find_or_none(find_task, edit.edit):
+            groups.setdefault(SEVERAL.get(str(count_tasks(task)), task), []).append(edit)
     return groups
 
 
@@ -349,8 +353,8 @@ def _score_edit(edit: RawEdit, names: Sequence[str], choices: Choices) -> dict[s
             scores |= {f"{title}/{titles[key]}": number for key, number in checks.items() if key in titles}
     shares = [metric for metric in metrics if metric is not None]
     if len(shares) == len(names):
-        mean = math.exp(fmean(map(math.log, shares))) if all(shares) else 0.0
-        scores[SCORE] = _round(mean, digits)
+        geometric = math.exp(fmean(map(math.log, shares))) if all(shares) else 0.0
+        scores[SCORE] = _round(geometric, digits)
     return scores
 
 
@@ -361,7 +365,7 @@ def _score_metric(name: str, answer: RawAnswer, choices: Choices) -> tuple[float
     numbers = {key: _read_number(text) for key, text in answer.checks.items()}
     if choices[GATES] == "enforced":
         for key, conditions in GATED[name].items():
-            if any(answer.checks.get(other) != wanted for other, wanted in conditions.items()):
+            if any(answer.checks.get(other) != value for other, value in conditions.items()):
                 numbers[key] = 0.0
     checks = {key: number for key, number in numbers.items() if number is not None}
     if name == "billiards":
@@ -374,8 +378,8 @@ def _score_metric(name: str, answer: RawAnswer, choices: Choices) -> tuple[float
         flags = {key: checks.get(f"{key}_needs_modification") for key in axes}
         if None in flags.values():
             return None, checks
-        wanted = [value for key, value in axes.items() if flags[key]]
-        return (fmean(wanted) if wanted else 0.0), checks
+        to_modify = [value for key, value in axes.items() if flags[key]]
+        return (fmean(to_modify) if to_modify else 0.0), checks
     return (fmean(checks.values()) if checks else 0.0), checks
 
 

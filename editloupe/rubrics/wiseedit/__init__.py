@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT, MissingInput, Protocol
+from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT, MissingInput, Protocol, find_variant
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.types import Edit, Verdict
 
@@ -57,8 +57,7 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Return the variant for one or several input pictures, or None if the edit's task lacks this metric."""
     if variants[0].criterion not in METRICS[find_task(edit)]:
         return None
-    wanted = "multi" if count_inputs(edit) > 1 else "single"
-    return next((rubric for rubric in variants if rubric.variant in (wanted, "")), None)
+    return find_variant(variants, "multi" if count_inputs(edit) > 1 else "single")
 
 
 def settle_missing(edit: Edit, rubric: Rubric) -> Verdict | None:

@@ -6,18 +6,15 @@ The tables are 5 (English) and 6 (Chinese), and the tasks that only Table 2 has.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from editloupe._util.files import open_file
-from editloupe._util.text import number_of
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.case_pictures import build_cases
@@ -27,12 +24,23 @@ from editloupe.rubrics.paper import (
     Paper,
     further_columns,
     list_folders,
+    list_languages,
     make_edit,
     picture_in,
+    read_csv,
     read_json_list,
 )
-from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT, Protocol
-from editloupe.rubrics.published import ABSENT_RULE, Choices, Models, Published, PublishedTable, RawEdit, Rule
+from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT, Protocol, find_or_none
+from editloupe.rubrics.published import (
+    ABSENT_RULE,
+    Choices,
+    Models,
+    Published,
+    PublishedTable,
+    RawEdit,
+    Rule,
+    describe_concerned,
+)
 from editloupe.rubrics.tables import NO_MODEL, Average, Cell, Column, Layout, Mean, average_column
 from editloupe.rubrics.wiseedit import (
     ABBREVIATIONS,
@@ -148,21 +156,18 @@ def _compute_table(
     columns += [f"Overall AVG {language}" for language in LANGUAGES]
     columns += [f"{COMPLEX} AVG"] if COMPLEX in tasks else []
     rows: dict[str, Sequence[Cell]] = {}
-    concerned: dict[str, list[str]] = {rule.name: [] for rule in RULES}
+    concerned: dict[str, Mapping[str, int]] = {}
     lost = []
     for model, edits in models.items():
-        kept = [edit for edit in edits if keep(edit) and find_task(edit.edit) in tasks]
-        if not kept:
+        own = [edit for edit in edits if keep(edit) and find_task(edit.edit) in tasks]
+        if not own:
             continue
-        cells, counts = _compute_cells(kept, tasks, choices)
+        cells, concerned[model] = _compute_cells(own, tasks, choices)
         if cells is None:
             reason = "because a task has no complete case in a language"
             lost.append(f"{model}: the script stops with a division by zero, {reason}.")
         rows[model] = [None if cells is None else cells.get(column) for column in columns]
-        for name, count in counts.items():
-            concerned[name] += [f"{number_of(count, 'case')} of {model}"] if count else []
-    changed = {name: ", ".join(each) for name, each in concerned.items() if each}
-    return PublishedTable(title, tuple(columns), rows, changed, tuple(lost))
+    return PublishedTable(title, tuple(columns), rows, describe_concerned(concerned, "case"), tuple(lost))
 
 
 def _columns(task: str) -> list[str]:
@@ -227,7 +232,7 @@ def _mean(edits: Sequence[RawEdit], metric: str, choices: Choices) -> float | No
 
 
 def _is_complete(edit: RawEdit) -> bool:
-    return not edit.missing and all(edit.value(name) is not None for name in METRICS[find_task(edit.edit)])
+    return not edit.missing and edit.values(METRICS[find_task(edit.edit)]) is not None
 
 
 def _case(edit: RawEdit) -> tuple[str, str]:
@@ -298,16 +303,10 @@ def _folders(parent: Path) -> list[Path]:
 
 def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
     file = folder / f"{folder.name}.csv"
-    if not file.is_file():
+    if file.is_file():
+        yield from (row for _, row in read_csv(file))
+    else:
         yield from read_json_list(folder / "ins.json")
-        return
-    try:
-        with open_file(file) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as lines:
-            yield from csv.DictReader(lines)
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise UserError(f"{file} is not a CSV file in UTF-8 ({error})") from None
 
 
 def _build_edit(benchmark: Benchmark, task: str, folder: Path, row: Mapping[str, Any], language: str) -> Edit | None:
@@ -372,20 +371,17 @@ def _list_references(row: Mapping[str, Any]) -> list[str]:
 
 def build_layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
     """Yield three tables per language: all cases, cases with one input picture, and the other tasks."""
-    languages = list(dict.fromkeys(edit.extra.get("language") for edit in edits))
-    for language in sorted(
-        languages, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))
-    ):
+    for language in list_languages(edits):
         title, word = LANGUAGES.get(str(language), ("Tables 5 and 6: no language given", "no language given"))
-        here = _has_language(language)
-        single = _both(here, lambda edit: count_inputs(edit) == 1)
-        for words, keep in (("all cases", here), ("cases with one input picture", single)):
+        own = _has_language(language)
+        single = _both(own, lambda edit: count_inputs(edit) == 1)
+        for words, keep in (("all cases", own), ("cases with one input picture", single)):
             columns = [*_task(AWARENESS), *_task(IMAGINATION), _overall()]
             yield _build_layout(f"WiseEdit, {title}, {words}", columns, keep, OVERALL, edits)
         columns = [*_task(INTERPRETATION), *_task(COMPLEX)]
         others = (INTERPRETATION, COMPLEX)
         title = f"WiseEdit, {INTERPRETATION} and {COMPLEX} (Table 2), {word}"
-        yield _build_layout(title, columns, here, others, edits)
+        yield _build_layout(title, columns, own, others, edits)
     if {*LANGUAGES} <= {edit.extra.get("language") for edit in edits if _kind(edit) == COMPLEX}:
         yield _compare_languages()
 
@@ -444,11 +440,7 @@ def _is_missing(edit: Edit) -> bool:
     return edit.extra.get(OUTPUT) == MISSING_OUTPUT
 
 
-def _kind(edit: Edit) -> str | None:
-    try:
-        return find_task(edit)
-    except UserError:
-        return None
+_kind = partial(find_or_none, find_task)
 
 
 def _has_language(language: object) -> Callable[[Edit], bool]:
