@@ -75,9 +75,9 @@ def _find_aspect(aspects: Mapping[str, Aspect], edit: Edit) -> Aspect:
     dimension = edit.extra.get("dimension")
     if dimension is None:
         return OVERALL if OVERALL in aspects.values() else next(iter(aspects.values()))
-    if dimension not in aspects:
+    if not isinstance(dimension, str) or dimension not in aspects:
         raise MissingInput(f'edit {edit.id}: the dimension must be one of {", ".join(aspects)}, not "{dimension}"')
-    return aspects[str(dimension)]
+    return aspects[dimension]
 
 
 def _is_pair(edit: Edit) -> bool:

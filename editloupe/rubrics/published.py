@@ -173,9 +173,9 @@ class Published:
             rule = self.find(name)
             if rule is None:
                 raise UserError(f'there is no rule "{name}"; there are: {", ".join(chosen)}')
-            if value not in rule.values:
+            if not isinstance(value, str) or value not in rule.values:
                 raise UserError(f'{rule.name} is {" or ".join(rule.values)}, not "{value}"')
-            chosen[rule.name] = str(value)
+            chosen[rule.name] = value
         return chosen
 
     def reword(self, protocol: Protocol, changes: Mapping[str, Any]) -> Protocol:

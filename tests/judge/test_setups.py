@@ -169,6 +169,7 @@ def test_options_go_before_the_set_up_and_the_run_records_what_holds(
         ("rules: {margin: 1}", "rules need a protocol, and none is named"),
         ("protocol: dlebench\nrules: {margin: 1}", "DLEBench has no rules that can be set"),
         ("protocol: edival\nrules: {margin: 1}", "setting margin"),
+        ("protocol: gedit\nrules: {average: [tasks]}", "gedit.average is tasks or edits, not \"['tasks']\""),
         (f"{NOTES} {{replac: {{a: b}}}}", "mode_notes.visual_consistency.oracle.changes.replac: Extra inputs"),
         (f"{NOTES} a text", "mode_notes.visual_consistency.oracle.list: Input should be a valid tuple"),
         ("- a list", "must hold a set-up"),

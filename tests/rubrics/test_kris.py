@@ -143,7 +143,7 @@ def test_other_frame_numbers_are_another_question(tmp_path: Path) -> None:
     assert find_inputs(KRIS, rubric, "plain", first) != find_inputs(KRIS, rubric, "plain", second)
 
 
-@pytest.mark.parametrize("extra", [{}, {"frames": [1]}, {"frames": [2, 2]}, {"frames": "12"}, {"frames": [0, 1]}])
+@pytest.mark.parametrize("extra", [{}, *({"frames": numbers} for numbers in ([1], [2, 2], "12", [0, 1], [[1], [2]]))])
 def test_frames_without_numbers_are_not_guessed(tmp_path: Path, extra: dict[str, Any]) -> None:
     case = frames(tmp_path, "a.png", "b.png", **extra)
     with pytest.raises(MissingInput, match='which frames its 2 input pictures are; give "frames"'):

@@ -49,6 +49,8 @@ def case(category: str, hint: str | None = "so", reference: bool = False, **extr
         (case("Causal", reasoning_img=True), ("general", "description_with_source", "general")),
         (case(TEMPORAL, consistency_free=True), ("description", "general")),
         (case(TEMPORAL, consistency_free=False), ("general", "description", "general")),
+        (case(TEMPORAL, consistency_free="False", reasoning_img=""), ("general", "description", "general")),
+        (case(TEMPORAL, consistency_free=float("nan")), ("general", "description", "general")),
         (case(SPATIAL), ("spatial", "description", "spatial")),
         (case(SPATIAL, reference=True), ("spatial_reference", "reference", "spatial")),
         (case(LOGICAL), ("logical", "logical_answer")),

@@ -30,7 +30,7 @@ def read_pair(row: PairRow) -> Iterator[PairRow]:
     keys = read_several(where, item, "key", 2)
     outputs = read_several(where, item, "output_images", 2)
     dimension, task = item.get("dimension"), read_text_field(where, item, "task_type")
-    if dimension not in ASPECTS:
+    if not isinstance(dimension, str) or dimension not in ASPECTS:
         raise row_error(where, f'"dimension" is {json.dumps(dimension, default=str)}, not {" or ".join(ASPECTS)}')
     pair = {
         "source_image": item.get("input_image"),
@@ -38,7 +38,7 @@ def read_pair(row: PairRow) -> Iterator[PairRow]:
         "task": task,
     }
     winner_and_loser = dict(zip(SIDES, outputs, strict=True))
-    yield where, {"id": name_pair(keys, task, str(dimension)), "dimension": dimension, **pair, **winner_and_loser}
+    yield where, {"id": name_pair(keys, task, dimension), "dimension": dimension, **pair, **winner_and_loser}
 
 
 def name_pair(keys: list[str], task: str, dimension: str) -> str:

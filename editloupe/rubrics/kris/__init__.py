@@ -92,8 +92,8 @@ def find_frames(edit: Edit) -> list[int]:
     """
     pictures = case_pictures.list_pictures(edit, "inputs")
     numbers = edit.extra.get(FRAMES) or read_frame_numbers([str(picture) for picture in pictures])
-    right = isinstance(numbers, (list, tuple)) and len(numbers) == len(set(numbers)) == len(pictures)
-    if not right or not all(isinstance(number, int) and number > 0 for number in numbers):
+    whole = isinstance(numbers, (list, tuple)) and all(isinstance(number, int) and number > 0 for number in numbers)
+    if not whole or not len(numbers) == len(set(numbers)) == len(pictures):
         raise MissingInput(
             f'edit {edit.id} does not say which frames its {len(pictures)} input pictures are; give "{FRAMES}": [2, 3, 4]'
         )

@@ -52,10 +52,16 @@ def find_category(edit: Edit) -> str:
     return find_type(edit, _BY_NAME, "category of RISEBench", CATEGORIES)
 
 
+def has_flag(edit: Edit, name: str) -> bool:
+    """Return whether a field of a case is set. Empty cells of a table are not, and `False` in a CSV file is not."""
+    value = edit.extra.get(name)
+    return str(value or "").strip().casefold() not in ("", "false", "0", "0.0", "nan")
+
+
 def is_asked(edit: Edit, criterion: str) -> bool:
-    """Say whether an edit is asked a criterion."""
+    """Return whether an edit is asked a criterion."""
     if criterion == CONSISTENCY:
-        return not edit.extra.get(CONSISTENCY_FREE)
+        return not has_flag(edit, CONSISTENCY_FREE)
     return criterion != PLAUSIBILITY or find_category(edit) != LOGICAL
 
 
@@ -82,11 +88,11 @@ def _choose_reasoning(edit: Edit, category: str) -> str:
             + (", or a reference picture" if category in (SPATIAL, LOGICAL) else "")
         )
     if category == LOGICAL:
-        picture = "logical_match" if edit.extra.get(WITHOUT_INSTRUCTION) else "logical_picture"
+        picture = "logical_match" if has_flag(edit, WITHOUT_INSTRUCTION) else "logical_picture"
         return "logical_answer" if edit.hint else picture
     if category == SPATIAL and edit.reference:
         return "reference"
-    return "description_with_source" if edit.extra.get(WITH_SOURCE) else "description"
+    return "description_with_source" if has_flag(edit, WITH_SOURCE) else "description"
 
 
 def _choose_plausibility(edit: Edit, category: str) -> str:

@@ -13,8 +13,9 @@ import pytest
 from editloupe.cli.main import run
 from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.rubrics.pairs import fit_tie_threshold
-from editloupe.rubrics.registry import find_pair_rules, list_pair_layouts
-from editloupe.types import UserError
+from editloupe.rubrics.protocol import MissingInput
+from editloupe.rubrics.registry import find_pair_rules, get_protocol, list_pair_layouts
+from editloupe.types import Edit, UserError
 from tests.conftest import StartServer
 from tests.evals.reward.samples import asked, brightness, fair, picture
 from tests.scripted import Request, say
@@ -147,6 +148,7 @@ def test_rows_of_one_comparison_each_are_groups_by_the_beginning_of_their_ids(tm
         ("mmrb2", {"id": None}, "set.json, row 1: id or pair_id must be a text; this row has id, prompt_content"),
         ("editscore-bench", {"key": ["k1"]}, '"key" must be a list of 2 values; it has 1'),
         ("editscore-bench", {"dimension": "beauty"}, '"dimension" is "beauty", not prompt_following or consistency or'),
+        ("editscore-bench", {"dimension": ["overall"]}, '"dimension" is ["overall"], not prompt_following or'),
         ("editscore-bench", {"input_image": None}, '"source_image" is missing'),
         ("editscore-bench", {"input_image": "../s.png"}, "leads outside the file's folder"),
         ("vcreward-bench", {"winner": "A"}, '"winner" is "A", not Image A or Image B or Tie'),
@@ -163,6 +165,13 @@ def test_a_row_with_a_mistake_is_refused_with_its_place(
         load(tmp_path, layout, {**ROWS[layout], **changes})
     assert sentence in str(error.value)
     assert str(error.value).startswith("set.json, row 1: ")
+
+
+@pytest.mark.parametrize("dimension", ["beauty", ["overall"]])
+def test_a_candidate_of_an_unknown_dimension_is_not_judged(dimension: object) -> None:
+    candidate = Edit(source=Path("a"), edited=Path("b"), instruction="x", extra={"dimension": dimension})
+    with pytest.raises(MissingInput, match="the dimension must be one of overall, not"):
+        get_protocol("mmrb2").rubrics_for(candidate)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '"pairs"', '{"pairs": 3}', "\xff", '{"pairs": [], "pairs": []}'])
