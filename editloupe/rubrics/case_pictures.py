@@ -60,14 +60,14 @@ def list_pictures(edit: Edit, role: str) -> tuple[PictureSource, ...]:
     return pictures
 
 
-def open_pictures(edit: Edit, wanted: Sequence[str], album: Album) -> dict[str, Sha]:
+def open_pictures(edit: Edit, names: Sequence[str], album: Album) -> dict[str, Sha]:
     """Open the pictures that a rubric names and return their hashes by name, in its order.
 
     Raises:
         MissingInput: If a picture that is not optional is missing.
     """
     shas: dict[str, Sha] = {}
-    for entry in wanted:
+    for entry in names:
         name, role = entry.removesuffix(OPTIONAL), name_to_role(entry)
         paths = list_pictures(edit, role)
         if not paths and not entry.endswith(OPTIONAL):

@@ -266,12 +266,12 @@ class ChecksAnswer(Record):
             raise ValueError("two checks, or a check and the reason, have the same key")
         by_key = {check.key: check for check in self.checks}
         for check in self.checks:
-            for other, wanted in check.only_if.items():
+            for other, answer in check.only_if.items():
                 if other not in by_key:
                     raise ValueError(f"check {check.key} depends on {other}, which is not in the list")
-                if wanted not in by_key[other].values:
+                if answer not in by_key[other].values:
                     raise ValueError(
-                        f"check {check.key} requires {other} to be {wanted}, which is not one of its answers"
+                        f"check {check.key} requires {other} to be {answer}, which is not one of its answers"
                     )
         self._check_formula(formula.parse(self.formula, keys))
         return self
@@ -284,8 +284,8 @@ class ChecksAnswer(Record):
         possible = {c.key: [*c.values.values(), *([0.0] if c.only_if else [])] for c in self.checks}
         if find_range(tree, possible):
             return
-        named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        relevant = [c for c in self.checks if c.key in named or any(c.key in other.only_if for other in self.checks)]
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        relevant = [c for c in self.checks if c.key in names or any(c.key in other.only_if for other in self.checks)]
         if math.prod(len(c.values) for c in relevant) > MAX_TRIED:
             raise ValueError(
                 f'the formula "{self.formula}" cannot be shown to have a finite value for all answers; '
@@ -318,7 +318,7 @@ class ChecksAnswer(Record):
         """Return the value of every item after gates."""
         return {
             check.key: check.values[answers[check.key]]
-            if all(answers[other] == wanted for other, wanted in check.only_if.items())
+            if all(answers[other] == answer for other, answer in check.only_if.items())
             else 0.0
             for check in self.checks
         }
@@ -460,8 +460,8 @@ class PartText(Record):
 
     def without_ours(self) -> PartText:
         """Return the text without the notes that are not in the paper."""
-        kept = () if "notes" in self.ours else (n for n in self.notes if not any(words in n for words in self.ours))
-        return self.model_copy(update={"notes": tuple(kept), "ours": ()}) if self.ours else self
+        notes = () if "notes" in self.ours else (n for n in self.notes if not any(words in n for words in self.ours))
+        return self.model_copy(update={"notes": tuple(notes), "ours": ()}) if self.ours else self
 
 
 OUR_PARTS = ("steps", "notes", "type_notes", "examples")
@@ -551,5 +551,5 @@ def _remove_words(value: Any, excerpts: Sequence[str]) -> Any:
         return {name: _remove_words(inner, excerpts) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         pairs = ((inner, _remove_words(inner, excerpts)) for inner in value)
-        return [left for inner, left in pairs if left == inner or not isinstance(left, str) or left.strip()]
+        return [rest for inner, rest in pairs if rest == inner or not isinstance(rest, str) or rest.strip()]
     return value

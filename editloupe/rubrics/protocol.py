@@ -48,7 +48,8 @@ def average_of(criteria: Sequence[str]) -> EditScoreFunction:
     """Return a function that scores an edit by the mean of these criteria; None if one of them is missing."""
 
     def average(edit: Edit, scores: Mapping[str, float]) -> float | None:
-        return sum(scores[name] for name in criteria) / len(criteria) if set(criteria) <= set(scores) else None
+        complete = bool(criteria) and set(criteria) <= set(scores)
+        return sum(scores[name] for name in criteria) / len(criteria) if complete else None
 
     return average
 
@@ -62,14 +63,14 @@ def normalize_name(text: str) -> str:
     return "".join(c for c in text.casefold() if c.isalnum())
 
 
-def find_type(edit: Edit, names: Mapping[str, str], kind: str, listed: Iterable[str]) -> str:
+def find_type(edit: Edit, names: Mapping[str, str], kind: str, choices: Iterable[str]) -> str:
     """Return the type that decides the questions of an edit: its instruction type, or else its column `task`.
 
     Args:
         edit: The edit.
         names: The types by their names as `normalize_name` returns them.
         kind: The kind of type for the message, such as "category of the benchmark".
-        listed: The names for the message.
+        choices: The names for the message.
 
     Raises:
         MissingInput: The edit does not name one of the types.
@@ -79,7 +80,7 @@ def find_type(edit: Edit, names: Mapping[str, str], kind: str, listed: Iterable[
         return own
     other = f' ("{name}" is not one of them)' if name else ""
     raise MissingInput(
-        f"edit {edit.id} does not say which {kind} it is{other}; its instruction type must be one of: {', '.join(listed)}"
+        f"edit {edit.id} does not say which {kind} it is{other}; its instruction type must be one of: {', '.join(choices)}"
     )
 
 
@@ -236,8 +237,8 @@ class Protocol:
         Raises:
             UserError: If the protocol lacks one of the criteria.
         """
-        wanted = dict.fromkeys([criteria] if isinstance(criteria, str) else criteria) if criteria else self.criteria
-        return tuple(rubric for name in wanted for rubric in self.variants(name))
+        names = dict.fromkeys([criteria] if isinstance(criteria, str) else criteria) if criteria else self.criteria
+        return tuple(rubric for name in names for rubric in self.variants(name))
 
     def rubrics_for(self, edit: Edit, criteria: Sequence[str] | None = None) -> tuple[Rubric, ...]:
         """Return the rubrics that an edit is judged by, at most one per criterion.
@@ -250,8 +251,8 @@ class Protocol:
             MissingInput: If the edit lacks what the choice depends on.
             UserError: If the protocol lacks one of the criteria.
         """
-        wanted = dict.fromkeys(criteria) if criteria else self.criteria
-        chosen = (self.choose(edit, self.variants(name)) for name in wanted)
+        names = dict.fromkeys(criteria) if criteria else self.criteria
+        chosen = (self.choose(edit, self.variants(name)) for name in names)
         return tuple(rubric for rubric in chosen if rubric is not None)
 
     def normalize_type(self, edit: Edit) -> Edit:
@@ -288,8 +289,7 @@ class Protocol:
             if self.scores_incomplete_edits and any(r.criterion not in own for r in self.rubrics_for(edit, counted)):
                 return None
             return self.edit_score(edit, own)
-        wanted = [rubric.criterion for rubric in self.rubrics_for(edit, counted)]
-        return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None
+        return average_of([rubric.criterion for rubric in self.rubrics_for(edit, counted)])(edit, scores)
 
 
 def override_tells(protocol: Protocol, tells: Sequence[Telling]) -> Protocol:

@@ -202,9 +202,9 @@ class Published:
             value = choices[rule.name]
             origin = [word for word, own in (("script", rule.published), ("text", rule.text)) if own == value]
             changed = table.concerned.get(rule.name)
-            whose = f" ({' and '.join(origin)})" if origin else ""
+            origins = f" ({' and '.join(origin)})" if origin else ""
             notes.append(
-                f"{rule.name}={value}{whose}: {rule.values[value]}{f' Concerned: {changed}.' if changed else ''}"
+                f"{rule.name}={value}{origins}: {rule.values[value]}{f' Concerned: {changed}.' if changed else ''}"
             )
         rows = tuple((model, *cells) for model, cells in table.rows.items())
         digits = {} if table.digits == 2 else dict.fromkeys(table.columns, table.digits)

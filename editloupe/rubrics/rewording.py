@@ -99,8 +99,7 @@ def change_notes(notes: Sequence[str], changes: tuple[str, ...] | NoteChanges) -
         if matches[0] in changed:
             raise ValueError(f'replace: "{words}" is in a note that is already replaced')
         changed[matches[0]] = new
-    merged = [note for index, old in enumerate(notes) for note in changed.get(index, (old,))]
-    return (*merged, *changes.add)
+    return (*(note for index, old in enumerate(notes) for note in changed.get(index, (old,))), *changes.add)
 
 
 class PartWords(Record):
@@ -194,12 +193,12 @@ class Rewording(Record):
         Raises:
             UserError: If no rubric or several have this name. The message lists the choices.
         """
-        wanted = self.extends.split("/", 1)[1]
-        matches = [i for i, rubric in enumerate(rubrics) if wanted in (rubric.name, rubric.criterion)]
+        name = self.extends.split("/", 1)[1]
+        matches = [i for i, rubric in enumerate(rubrics) if name in (rubric.name, rubric.criterion)]
         if len(matches) == 1:
             return matches[0]
         among = [rubrics[i].name for i in matches] or [rubric.name for rubric in rubrics]
-        choices = ", ".join(f"{self.protocol}/{name}" for name in among)
+        choices = ", ".join(f"{self.protocol}/{other}" for other in among)
         raise UserError(f'{file}: "{self.extends}" is not one rubric; there are: {choices}')
 
 
@@ -316,8 +315,8 @@ def reword_parts(own: Mapping[str, PartText], changes: Mapping[str, PartWords]) 
     _check_names(changes, list(own), "parts")
     changed = {}
     for name, words in changes.items():
-        kept = words.notes in (None, own[name].notes)
-        update = {**words.model_dump(exclude_none=True), "ours": own[name].ours if kept else ()}
+        same_notes = words.notes in (None, own[name].notes)
+        update = {**words.model_dump(exclude_none=True), "ours": own[name].ours if same_notes else ()}
         changed[name] = own[name].model_copy(update=update)
     return {name: text for name, text in changed.items() if text != own[name]}
 

@@ -48,12 +48,12 @@ class CarefulLoader(yaml.SafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         """Return a mapping; raise YAMLError if it has a duplicate key."""
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             name = str(getattr(key, "value", ""))
-            if isinstance(key, yaml.ScalarNode) and name in seen:
+            if isinstance(key, yaml.ScalarNode) and name in keys:
                 raise yaml.YAMLError(f'line {key.start_mark.line + 1}: "{sanitize_text(name)}" is listed twice')
-            seen.add(name)
+            keys.add(name)
         return super().construct_mapping(node, deep)
 
 

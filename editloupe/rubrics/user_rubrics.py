@@ -370,10 +370,10 @@ def _expand_answer(answer: Any) -> Any:
     return full
 
 
-def _check_word(name: Any, what: str) -> str:
+def _check_word(name: Any, kind: str) -> str:
     """Return a name as text; raise ValueError if YAML read it as another type, because its spelling is then lost."""
     if isinstance(name, bool) or not isinstance(name, (str, int)):
-        raise ValueError(f'{str(name).lower()} is not a text in YAML; write the {what} in quotes, such as "true"')
+        raise ValueError(f'{str(name).lower()} is not a text in YAML; write the {kind} in quotes, such as "true"')
     return str(name)
 
 

@@ -247,10 +247,10 @@ def to_five(value: float) -> float:
 
 def score_item(edit: Edit, scores: Mapping[str, float]) -> float | None:
     """Return an item's overall score, 0 to 100, or None if a metric that applies is missing."""
-    wanted = [name for name in (IF, WA, URC, IC, VQ) if is_asked(edit, name)]
-    if not all(name in scores for name in wanted):
+    criteria = [name for name in (IF, WA, URC, IC, VQ) if is_asked(edit, name)]
+    if not all(name in scores for name in criteria):
         return None
-    value = score_overall({name: to_five(scores[name]) for name in wanted}, find_task(edit))
+    value = score_overall({name: to_five(scores[name]) for name in criteria}, find_task(edit))
     return None if value is None else to_hundred(value)
 
 

@@ -412,10 +412,10 @@ def _build_layout(title: str, columns: Sequence[Column], keep: Callable[[Edit], 
 def _measure(name: str) -> Measure:
     def measure(edit: Edit, scores: Mapping[str, float]) -> float | None:
         """Return an item's score on a dimension, or None if a metric that applies is unjudged."""
-        wanted = [metric for metric in DIMENSIONS[name] if is_asked(edit, metric)]
-        if not all(metric in scores for metric in wanted):
+        metrics = [metric for metric in DIMENSIONS[name] if is_asked(edit, metric)]
+        if not all(metric in scores for metric in metrics):
             return None
-        return score_dimension(name, {metric: to_five(scores[metric]) for metric in wanted})
+        return score_dimension(name, {metric: to_five(scores[metric]) for metric in metrics})
 
     return measure
 

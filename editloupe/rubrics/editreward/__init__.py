@@ -54,8 +54,8 @@ def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Return the question of the pair's dimension, or Edit-Compass's question if the edit is a single candidate."""
     criterion, dimension = variants[0].criterion, find_dimension(edit)
     if criterion in PAIRWISE.values():
-        wanted = [PAIRWISE[dimension]] if dimension else list(PAIRWISE.values())
-        return variants[0] if is_pair(edit) and criterion in wanted else None
+        criteria = [PAIRWISE[dimension]] if dimension else list(PAIRWISE.values())
+        return variants[0] if is_pair(edit) and criterion in criteria else None
     if is_pair(edit) or criterion not in list_metrics(edit, dimension):
         return None
     return find_variant(variants, "other" if find_lacking(edit) else compass.find_family(edit), "other")
@@ -93,10 +93,10 @@ def score_candidate(edit: Edit, scores: Mapping[str, float]) -> float | None:
         return sum(judged) / len(judged) if judged else None
     if dimension is None:
         return compass.score_item(edit, scores)
-    wanted = list_metrics(edit, dimension)
-    if not wanted or not all(name in scores for name in wanted):
+    metrics = list_metrics(edit, dimension)
+    if not metrics or not all(name in scores for name in metrics):
         return None
-    return sum(scores[name] for name in wanted) / len(wanted)
+    return sum(scores[name] for name in metrics) / len(metrics)
 
 
 def find_unknown(edit: Edit) -> str | None:
@@ -125,9 +125,9 @@ def find_assumption(edit: Edit) -> str | None:
     flag, task, sentences = edit.extra.get(compass.FLAGS[compass.IC]), compass.find_task(edit), []
     dimension = find_dimension(edit)
     if dimension == "VC" and not isinstance(flag, bool) and task not in compass.IDENTITY_TASKS:
-        named = " and ".join(compass.IDENTITY_TASKS)
+        tasks = " and ".join(compass.IDENTITY_TASKS)
         sentences.append(
-            f'identity is not judged: "IC" is missing and the task is not one that the paper names for it ({named})'
+            f'identity is not judged: "IC" is missing and the task is not one that the paper names for it ({tasks})'
         )
     if dimension and (metrics := list_metrics(edit, dimension)) and not compass.is_asked(edit, metrics[0]):
         sentences.append(f"{dimension} of {task} is judged by {metrics[0]}, which is not asked of that task elsewhere")
@@ -275,8 +275,10 @@ def _decide(edits: Sequence[RawEdit]) -> dict[str, list[bool | None]]:
     results: dict[str, list[bool | None]] = {name: [] for name in compass.DIMENSIONS}
     for pair, sides in scores.items():
         winner, loser = sides.get("winner"), sides.get("loser")
-        known = winner is not None and loser is not None
-        results[pair[2]].append(is_right(PAIRS.by_scores(winner, loser), labels[pair]) if known else None)  # type: ignore[arg-type]
+        if winner is None or loser is None:
+            results[pair[2]].append(None)
+        else:
+            results[pair[2]].append(is_right(PAIRS.by_scores(winner, loser), labels[pair]))
     return results
 
 

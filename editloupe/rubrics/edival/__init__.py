@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Literal
@@ -142,9 +143,8 @@ def compute_rate(outcomes: Iterable[bool | None]) -> Rate:
     >>> compute_rate([True, False, None]).value
     0.5
     """
-    listed = list(outcomes)
-    judged = [outcome for outcome in listed if outcome is not None]
-    return Rate(successes=sum(judged), judged=len(judged), unjudged=len(listed) - len(judged))
+    counts = Counter(outcomes)
+    return Rate(successes=counts[True], judged=counts[True] + counts[False], unjudged=counts[None])
 
 
 def all_succeed(outcomes: Iterable[bool | None]) -> bool | None:
@@ -153,10 +153,10 @@ def all_succeed(outcomes: Iterable[bool | None]) -> bool | None:
     >>> all_succeed([True, True]), all_succeed([True, False]), all_succeed([False, None]), all_succeed([True, None])
     (True, False, False, None)
     """
-    listed = list(outcomes)
-    if False in listed:
+    kinds = set(outcomes)
+    if False in kinds:
         return False
-    return None if None in listed else True
+    return None if None in kinds else True
 
 
 def count_turns(scores: Iterable[TurnScore], turns: int, missing: Missing = "complete") -> list[TurnScore]:
@@ -165,14 +165,14 @@ def count_turns(scores: Iterable[TurnScore], turns: int, missing: Missing = "com
     `complete` keeps pictures with all turns. The paper's tables have the same denominator at all turns, so this is its rule.
     `per_turn` keeps at each turn the pictures with this turn and all turns before it.
     """
-    listed = list(scores)
+    own = list(scores)
     have: dict[str, set[int]] = {}
-    for score in listed:
+    for score in own:
         have.setdefault(score.image, set()).add(score.turn)
     needed = set(range(1, turns + 1))
     if missing == "complete":
-        return [score for score in listed if needed <= have[score.image]]
-    return [score for score in listed if set(range(1, score.turn + 1)) <= have[score.image]]
+        return [score for score in own if needed <= have[score.image]]
+    return [score for score in own if set(range(1, score.turn + 1)) <= have[score.image]]
 
 
 def chain_success(scores: Iterable[TurnScore], turn: int) -> Rate:

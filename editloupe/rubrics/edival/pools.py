@@ -210,8 +210,8 @@ def subject_remove(pools: Pools, task: Task) -> Pools:
 def subject_replace(pools: Pools, task: Task) -> Pools:
     """Replace the object by another, which is in the foreground if the old one was."""
     old, name = pools.find(str(task.object)), str(task.new_object)
-    put = SceneObject(name=name, object=name, foreground=old.foreground)
-    return _replace_pools(pools, available=_substitute(pools, old, put), touched=old.name, appeared=name)
+    new = SceneObject(name=name, object=name, foreground=old.foreground)
+    return _replace_pools(pools, available=_substitute(pools, old, new), touched=old.name, appeared=name)
 
 
 def color_alter(pools: Pools, task: Task) -> Pools:
@@ -303,8 +303,8 @@ def _remove(pools: Pools, task: Task) -> tuple[SceneObject, ...]:
     return tuple(item for item in pools.available if item is not gone)
 
 
-def _substitute(pools: Pools, old: SceneObject, put: SceneObject) -> tuple[SceneObject, ...]:
-    return tuple(put if item is old else item for item in pools.available)
+def _substitute(pools: Pools, old: SceneObject, new: SceneObject) -> tuple[SceneObject, ...]:
+    return tuple(new if item is old else item for item in pools.available)
 
 
 KEY, BASE = "edival", "base"

@@ -155,9 +155,9 @@ def compare_text(read: str, task: Task, cropped: bool, settings: EdivalSettings)
     With `text_match: auto`, the text must be equal on a crop of the object and contained in that of a whole picture.
     """
     rule = settings.text_match if settings.text_match != "auto" else "equal" if cropped else "contains"
-    wanted = str(task.text)
-    matches = is_same_text(read, wanted) if rule == "equal" else occurs_in(wanted, read)
-    return Finding(matches, f'read "{read}", asked "{wanted}"')
+    expected = str(task.text)
+    matches = is_same_text(read, expected) if rule == "equal" else occurs_in(expected, read)
+    return Finding(matches, f'read "{read}", asked "{expected}"')
 
 
 def normalize(text: str) -> list[str]:

@@ -142,19 +142,19 @@ def find_turn(edit: Edit) -> Turn:
 
 def read_instruction(edit: Edit) -> Task:
     """Parse an instruction by the forms of its type, or by all forms if it has no type."""
-    wanted = KNOWN_TYPES.get((edit.instruction_type or "").strip().lower())
-    if edit.instruction_type and wanted is None:
+    own_type = KNOWN_TYPES.get((edit.instruction_type or "").strip().lower())
+    if edit.instruction_type and own_type is None:
         raise MissingInput(
             f'edit {edit.id} is of type "{edit.instruction_type}", for which EdiVal-Agent has no check; '
             f"it has: {', '.join(TYPES)}"
         )
     sentence = " ".join(edit.instruction.split()).strip(" .!")
     for kind, form in list_forms() if len(sentence) <= LONGEST else ():
-        match = form.fullmatch(sentence) if wanted in (None, kind) else None
+        match = form.fullmatch(sentence) if own_type in (None, kind) else None
         if match and (task := _build_task(kind, match.groupdict())):
             return task
     raise MissingInput(
-        f'the instruction of edit {edit.id} cannot be read as {wanted or "one of the nine types"}; add "{KEY}": '
+        f'the instruction of edit {edit.id} cannot be read as {own_type or "one of the nine types"}; add "{KEY}": '
         '{"type": …, "object": …} to its manifest line'
     )
 

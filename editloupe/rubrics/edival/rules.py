@@ -327,10 +327,9 @@ def list_detector_queries(task: Task, settings: EdivalSettings) -> tuple[Detecto
     """Return the detector queries of a task, in the order its rule needs them."""
     match task.type:
         case "subject_replace":
-            wanted = [DetectorQuery("before", str(task.object)), DetectorQuery("after", str(task.new_object))]
-            if settings.replace_rule == "absent":
-                wanted.append(DetectorQuery("after", str(task.object)))
-            return tuple(wanted)
+            queries = (DetectorQuery("before", str(task.object)), DetectorQuery("after", str(task.new_object)))
+            absent = settings.replace_rule == "absent"
+            return (*queries, DetectorQuery("after", str(task.object))) if absent else queries
         case "subject_remove":
             return DetectorQuery("before", str(task.object)), DetectorQuery("after", str(task.object))
         case "subject_add":
@@ -344,12 +343,12 @@ def list_detector_queries(task: Task, settings: EdivalSettings) -> tuple[Detecto
     return ()
 
 
-def decide(task: Task, seen: DetectorHits, settings: EdivalSettings) -> Finding:
+def decide(task: Task, boxes: DetectorHits, settings: EdivalSettings) -> Finding:
     """Apply the rule of a task's type to the detector's boxes.
 
     Args:
         task: The task.
-        seen: Boxes for every query of `list_detector_queries`.
+        boxes: Boxes for every query of `list_detector_queries`.
         settings: Thresholds and rules.
 
     Raises:
@@ -359,10 +358,10 @@ def decide(task: Task, seen: DetectorHits, settings: EdivalSettings) -> Finding:
         raise ValueError(f"{task.type} is not decided by boxes")
     threshold = settings.threshold_of(task.type)
     hits = [
-        filter_usable(seen[query], threshold, settings.large_box) for query in list_detector_queries(task, settings)
+        filter_usable(boxes[query], threshold, settings.large_box) for query in list_detector_queries(task, settings)
     ]
     if task.type in ("position_change", "count_change"):
-        hits = [merge_duplicates(boxes, settings.duplicate_iou) for boxes in hits]
+        hits = [merge_duplicates(own, settings.duplicate_iou) for own in hits]
     match task.type:
         case "subject_replace":
             return subject_replace_absent(*hits) if settings.replace_rule == "absent" else subject_replace(*hits)

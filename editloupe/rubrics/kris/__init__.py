@@ -92,8 +92,10 @@ def find_frames(edit: Edit) -> list[int]:
     """
     pictures = case_pictures.list_pictures(edit, "inputs")
     numbers = edit.extra.get(FRAMES) or read_frame_numbers([str(picture) for picture in pictures])
-    whole = isinstance(numbers, (list, tuple)) and all(isinstance(number, int) and number > 0 for number in numbers)
-    if not whole or not len(numbers) == len(set(numbers)) == len(pictures):
+    are_numbers = isinstance(numbers, (list, tuple)) and all(
+        isinstance(number, int) and number > 0 for number in numbers
+    )
+    if not are_numbers or not len(numbers) == len(set(numbers)) == len(pictures):
         raise MissingInput(
             f'edit {edit.id} does not say which frames its {len(pictures)} input pictures are; give "{FRAMES}": [2, 3, 4]'
         )
@@ -127,9 +129,9 @@ def build_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Ca
     """Return the single case of a rubric. Frames of a sequence are shown in order of time, the generated one among them."""
     if rubric.variant != VARIANTS[TEMPORAL]:
         return case_pictures.build_cases(edit, rubric, mode, album)
-    *given, generated = find_frames(edit)
+    *numbers, generated = find_frames(edit)
     pictures = case_pictures.list_pictures(edit, "inputs")
-    frames = [(number, f"Frame {number}", path) for number, path in zip(given, pictures, strict=True)]
+    frames = [(number, f"Frame {number}", path) for number, path in zip(numbers, pictures, strict=True)]
     frames.append((generated, f"Frame {generated} (generated)", edit.edited))
     shas = {name: album.open(path).sha for _, name, path in sorted(frames, key=lambda frame: frame[0])}
     return [Case(edit=edit, rubric=rubric, mode=mode, pictures=shas)]

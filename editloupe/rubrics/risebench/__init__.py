@@ -134,8 +134,8 @@ _WEIGHTS: Mapping[bool, Mapping[str, float]] = {
 
 def score_five(edit: Edit, scores: Mapping[str, float]) -> float | None:
     """Return a case's score, 1 to 5, from those of its criteria, 0 to 100."""
-    asked = {name: to_five(score) for name, score in scores.items() if is_asked(edit, name)}
-    return weigh(find_category(edit), asked, is_asked(edit, CONSISTENCY))
+    own = {name: to_five(score) for name, score in scores.items() if is_asked(edit, name)}
+    return weigh(find_category(edit), own, is_asked(edit, CONSISTENCY))
 
 
 def score_case(edit: Edit, scores: Mapping[str, float]) -> float | None:
@@ -146,10 +146,10 @@ def score_case(edit: Edit, scores: Mapping[str, float]) -> float | None:
 
 def count_right(edit: Edit, scores: Mapping[str, float]) -> float | None:
     """Return 100 if all asked criteria have the best score, else 0; None if one of them is unjudged."""
-    asked = [name for name in _VARIANTS if is_asked(edit, name)]
-    if not all(name in scores for name in asked):
+    criteria = [name for name in _VARIANTS if is_asked(edit, name)]
+    if not all(name in scores for name in criteria):
         return None
-    return 100.0 if all(scores[name] == 100 for name in asked) else 0.0
+    return 100.0 if all(scores[name] == 100 for name in criteria) else 0.0
 
 
 REFERENCE, SOURCE = "Reference Image", "Source Image"

@@ -133,19 +133,19 @@ class _Case:
         self.category = find_category(edit.edit)
         self.subtask = edit.edit.extra.get(SUBTASK)
         self.from_text = 0
-        asked = [name for name in (CONSISTENCY, REASONING, PLAUSIBILITY) if is_asked(edit.edit, name)]
+        criteria = [name for name in (CONSISTENCY, REASONING, PLAUSIBILITY) if is_asked(edit.edit, name)]
         final_score = choices[READING] == "final_score"
-        read = {name: self._read(edit.answers.get(name), final_score) for name in asked}
+        read = {name: self._read(edit.answers.get(name), final_score) for name in criteria}
         self.complete = all(read.values())
         self.concerned = has_column and self.category != LOGICAL and CONSISTENCY_FREE not in edit.edit.extra
         self.free = not is_asked(edit.edit, CONSISTENCY)
         if self.complete or choices[UNREADABLE] == "left_out":
-            self.scores = self._place(asked, read)
+            self.scores = self._place(criteria, read)
         else:
             self.scores = {}
         counted = not self.free and not (self.concerned and choices[COUNTED] == "left_out_everywhere")
         self.score = weigh(self.category, self.scores, counted) if self.complete else None
-        needed = asked if choices[FREE] == "two_suffice" or not self.free else [CONSISTENCY, *asked]
+        needed = criteria if choices[FREE] == "two_suffice" or not self.free else [CONSISTENCY, *criteria]
         self.right: float | None = float(all(self.scores.get(name) == BEST for name in needed))
         if not self.complete and choices[UNREADABLE] == "left_out":
             self.right = None
@@ -161,26 +161,18 @@ class _Case:
         self.from_text += bool(numbers)
         return numbers if final_score else []
 
-    def _place(self, asked: Sequence[str], read: Mapping[str, list[float]]) -> dict[str, float]:
+    def _place(self, criteria: Sequence[str], read: Mapping[str, list[float]]) -> dict[str, float]:
         """Return the scores by criterion; raise _Stopped if replies have more numbers than there are questions."""
         if all(len(numbers) <= 1 for numbers in read.values()):
-            scores = {name: read[name][0] for name in asked if read[name]}
+            scores = {name: read[name][0] for name in criteria if read[name]}
             return {name: _widen(value) for name, value in scores.items()} if self.category == LOGICAL else scores
-        row = [None] if self.free else []
-        listed: list[float | None] = [*row, *(number for name in asked for number in read[name])]
-        if len(listed) == 2:
-            return {
-                name: _widen(value)
-                for name, value in zip((CONSISTENCY, REASONING), listed, strict=True)
-                if value is not None
-            }
-        if len(listed) != 3:
+        row: list[float | None] = [None] if self.free else []
+        row += [number for name in criteria for number in read[name]]
+        if len(row) not in (2, 3):
             raise _Stopped("a reply has two numbers after Final Score, and the script stops with a ValueError")
-        return {
-            name: value
-            for name, value in zip((CONSISTENCY, REASONING, PLAUSIBILITY), listed, strict=True)
-            if value is not None
-        }
+        placed = zip((CONSISTENCY, REASONING, PLAUSIBILITY), row, strict=False)
+        scores = {name: value for name, value in placed if value is not None}
+        return {name: _widen(value) for name, value in scores.items()} if len(row) == 2 else scores
 
 
 def _widen(value: float) -> float:
