@@ -101,6 +101,11 @@ class PairRules:
         return self.by_scores((first + second) / 2, 0.5)
 
 
+def is_pair(edit: Edit) -> bool:
+    """Return whether an edit has two candidates that are compared in one question."""
+    return bool(edit.more_images.get("candidate_a") and edit.more_images.get("candidate_b"))
+
+
 def is_right(decision: Decision, label: str) -> bool:
     """Return whether a decision agrees with a pair's label, which is `preference` or `tie`."""
     return decision == ("tie" if label == "tie" else "winner")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.pairs import PairRules
+from editloupe.rubrics.pairs import PairRules, is_pair
 from editloupe.rubrics.protocol import MissingInput, Protocol
 from editloupe.rubrics.rubric_files import load_rubrics
 from editloupe.types import Edit, UserError
@@ -80,21 +80,17 @@ def _find_aspect(aspects: Mapping[str, Aspect], edit: Edit) -> Aspect:
     return aspects[dimension]
 
 
-def _is_pair(edit: Edit) -> bool:
-    return bool(edit.more_images.get("candidate_a") and edit.more_images.get("candidate_b"))
-
-
 def _choose(aspects: Mapping[str, Aspect], edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
     """Return the question if it is asked about an edit of this dimension, with one or two candidates."""
     aspect, criterion = _find_aspect(aspects, edit), variants[0].criterion
-    criteria = (aspect.pair,) if _is_pair(edit) else aspect.single
+    criteria = (aspect.pair,) if is_pair(edit) else aspect.single
     return variants[0] if criterion in criteria else None
 
 
 def _score(aspects: Mapping[str, Aspect], edit: Edit, scores: Mapping[str, float]) -> float | None:
     """Return a candidate's score, 0 to 100, or candidate A's share of a pair."""
     aspect = _find_aspect(aspects, edit)
-    if _is_pair(edit):
+    if is_pair(edit):
         return scores.get(aspect.pair)
     return combine_overall(scores) if aspect.single == OVERALL.single else scores.get(aspect.single[0])
 

@@ -10,9 +10,9 @@ from editloupe.rubrics import editcompass as compass
 from editloupe.rubrics.case_pictures import build_cases
 from editloupe.rubrics.editcompass.paper import build_asked_rules
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.pairs import PairRules, is_right
+from editloupe.rubrics.pairs import PairRules, is_pair, is_right
 from editloupe.rubrics.paper import Paper
-from editloupe.rubrics.protocol import MissingInput, Protocol, find_variant
+from editloupe.rubrics.protocol import MissingInput, Protocol, average_of, find_variant
 from editloupe.rubrics.published import Choices, Models, Published, PublishedTable, RawEdit, Rule, describe_concerned
 from editloupe.rubrics.rubric_files import load_bundled_yaml, load_rubrics
 from editloupe.rubrics.tables import Cell
@@ -43,11 +43,6 @@ def find_dimension(edit: Edit) -> str | None:
     if not isinstance(dimension, str) or dimension not in PAIRWISE:
         raise MissingInput(f'edit {edit.id}: the dimension must be one of {", ".join(PAIRWISE)}, not "{dimension}"')
     return str(dimension)
-
-
-def is_pair(edit: Edit) -> bool:
-    """Return whether an edit has two candidates that are compared in one question."""
-    return bool(edit.more_images.get("candidate_a") and edit.more_images.get("candidate_b"))
 
 
 def choose_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
@@ -93,10 +88,7 @@ def score_candidate(edit: Edit, scores: Mapping[str, float]) -> float | None:
         return sum(judged) / len(judged) if judged else None
     if dimension is None:
         return compass.score_item(edit, scores)
-    metrics = list_metrics(edit, dimension)
-    if not metrics or not all(name in scores for name in metrics):
-        return None
-    return sum(scores[name] for name in metrics) / len(metrics)
+    return average_of(list_metrics(edit, dimension))(edit, scores)
 
 
 def find_unknown(edit: Edit) -> str | None:
