@@ -175,12 +175,33 @@ def test_results_have_the_documented_form_and_labels_stay(
     result = verify(folder, capsys, "--crops", str(tmp_path / "crops"))
     sums = [result[name] for name in ("supported", "contradicted", "not_checkable")]
     assert result["claims"] == sum(sums) == sum(len(verdict["claims"]) for verdict in result["verdicts"])
-    assert {"text", "kind", "state", "evidence"} <= result["verdicts"][0]["claims"][0].keys()
+    claims = [claim for verdict in result["verdicts"] for claim in verdict["claims"]]
+    assert all({"text", "kind", "state", "evidence"} <= claim.keys() for claim in claims)
+    assert all(claim["evidence"]["why"] for claim in claims)
     assert [*sqlite3.connect(folder / "run.sqlite").execute("SELECT * FROM units")] == before
     assert len(list((tmp_path / "crops").iterdir())) == result["contradicted"]
     (tmp_path / "file").write_text("not a folder")
     assert run(["verify", str(folder), "--crops", str(tmp_path / "file")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_reasons_why_claims_are_not_checkable_are_counted(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(request: Request) -> Answer:
+        label = "Single Anomaly" if is_about_consistency(request) else "Localization Failure"
+        return final(label, "There are now three dragons. The region [900, 10, 950, 30] is unchanged.")
+
+    folder = judge(scripted(answer), write_edits(tmp_path, 5), tmp_path / "run")
+    result = verify(folder, capsys)
+    reasons = {reason["why"]: reason for reason in result["reasons"]}
+    assert sum(reason["claims"] for reason in result["reasons"]) == result["not_checkable"]
+    outside = reasons["the stated position is not a box in the picture"]
+    assert (outside["claims"], outside["example"]) == (10, "The region [900, 10, 950, 30] is unchanged.")
+    assert run(["verify", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "Why claims are not checkable" in text
+    assert "the stated position is not a box in the picture" in text
 
 
 def test_a_second_run_measures_nothing_and_a_changed_run_only_what_is_new(

@@ -11,6 +11,7 @@ from typing import Any
 from editloupe._util.text import format_trace_command, number_of, shorten
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.runs.claim_store import ClaimCounts
+from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.stats.intervals import Estimate, estimate_share
 from editloupe.evals.verify.verify_run import MISSING, CheckedVerdict
 from editloupe.judge.claims.claim_records import ClaimState
@@ -21,6 +22,8 @@ WORKLIST = 10
 """Contradicted verdicts that a page lists; `editloupe traces` lists all."""
 NAMED = 5
 """Edits with missing pictures that are named."""
+EXAMPLE = 50
+"""Characters of a claim that are shown as an example."""
 FIELDS = ("judge", "criterion", "type", "tools", "label")
 """What contradiction rates are stated by."""
 NO_TYPE = "no type"
@@ -61,6 +64,16 @@ class ContradictedVerdict(Record):
     why: str
 
 
+class UncheckableReason(Record):
+    """A reason why claims are not checkable."""
+
+    why: str
+    claims: int
+    """Claims with this reason."""
+    example: str
+    """The first of them, in the judge's words."""
+
+
 class Verification(Record):
     """The result of `editloupe verify`.
 
@@ -78,6 +91,7 @@ class Verification(Record):
         overall: The share of verdicts with a contradicted claim.
         rates: The same by judge, criterion, type, use of tools and label.
         kinds: Claims by kind and result.
+        reasons: Why claims are not checkable, the most frequent reason first.
         worklist: Contradicted verdicts, the most confident first.
     """
 
@@ -94,6 +108,7 @@ class Verification(Record):
     overall: Estimate
     rates: tuple[ContradictionRate, ...]
     kinds: Mapping[str, Mapping[str, int]]
+    reasons: tuple[UncheckableReason, ...]
     worklist: tuple[ContradictedVerdict, ...]
 
 
@@ -107,6 +122,9 @@ class ClaimTally:
     not_checked: Counter[str] = field(default_factory=Counter)
     missing: list[str] = field(default_factory=list)
     kinds: dict[str, Counter[str]] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    """The first claim by reason."""
     worklist: list[tuple[float, int, ContradictedVerdict]] = field(default_factory=list)
     _rows: list[tuple[tuple[int, ...], int, int, bool]] = field(default_factory=list)
     """Codes of the fields, code of the source picture, checkable claims, whether one is contradicted."""
@@ -123,6 +141,10 @@ class ClaimTally:
         self.unparsed += len(record["unparsed"])
         for claim in record["claims"]:
             self.kinds.setdefault(claim["kind"], Counter())[claim["state"]] += 1
+            if claim["state"] == ClaimState.NOT_CHECKABLE:
+                reason = claim["evidence"]["why"].partition(":")[0]  # what was measured follows the colon
+                self.reasons[reason] += 1
+                self.examples.setdefault(reason, claim["text"])
         counts, unit, edit = verdict.counts, verdict.unit, verdict.edit.edit
         label = getattr(unit.outcome, "label", None) or "no label"
         kind = edit.instruction_type or NO_TYPE
@@ -131,39 +153,37 @@ class ClaimTally:
         checkable = counts.supported + counts.contradicted
         self._rows.append((tuple(map(self._code, values)), self._code(source), checkable, counts.contradicted > 0))
         if counts.contradicted:
-            self._list(verdict, counts, record)
+            self._list(unit, counts, record)
 
     def _code(self, value: str) -> int:
         return self._codes.setdefault(value, len(self._codes))
 
-    def _list(self, one: CheckedVerdict, counts: ClaimCounts, record: Mapping[str, Any]) -> None:
+    def _list(self, unit: Unit, counts: ClaimCounts, record: Mapping[str, Any]) -> None:
         first = next(claim for claim in record["claims"] if claim["state"] == ClaimState.CONTRADICTED)
-        confidence = getattr(one.unit.outcome, "confidence", None)
+        confidence = getattr(unit.outcome, "confidence", None)
         verdict = ContradictedVerdict(
-            edit_id=one.unit.edit_id,
-            name=one.unit.name,
-            criterion=one.unit.criterion,
-            repeat=one.unit.repeat,
-            label=getattr(one.unit.outcome, "label", None),
+            edit_id=unit.edit_id,
+            name=unit.name,
+            criterion=unit.criterion,
+            repeat=unit.repeat,
+            label=getattr(unit.outcome, "label", None),
             confidence=confidence,
             contradicted=counts.contradicted,
             text=first["text"],
             why=first["evidence"]["why"],
         )
-        item = (-1.0 if confidence is None else confidence, -len(self._rows), verdict)
-        if len(self.worklist) < WORKLIST:
-            heapq.heappush(self.worklist, item)
-        else:
-            heapq.heappushpop(self.worklist, item)
+        heapq.heappush(self.worklist, (-1.0 if confidence is None else confidence, -len(self._rows), verdict))
+        if len(self.worklist) > WORKLIST:
+            heapq.heappop(self.worklist)
 
     def result(self, run: str) -> Verification:
         """Return the sums, rates and intervals."""
         names = list(self._codes)
         states: Counter[str] = sum(self.kinds.values(), Counter())
         rates = []
-        for place, by in enumerate(FIELDS):
-            for code in dict.fromkeys(row[0][place] for row in self._rows):
-                rows = [row for row in self._rows if row[0][place] == code]
+        for column, by in enumerate(FIELDS):
+            for code in dict.fromkeys(row[0][column] for row in self._rows):
+                rows = [row for row in self._rows if row[0][column] == code]
                 rates.append(_build_rate(by, names[code], rows))
         return Verification(
             run=run,
@@ -179,6 +199,10 @@ class ClaimTally:
             kinds={
                 name: {state.value: counts[state.value] for state in ClaimState} for name, counts in self.kinds.items()
             },
+            reasons=tuple(
+                UncheckableReason(why=why, claims=count, example=self.examples[why])
+                for why, count in self.reasons.most_common()
+            ),
             worklist=tuple(verdict for _, _, verdict in sorted(self.worklist, reverse=True)),
         )
 
@@ -199,8 +223,8 @@ def describe_verification(result: Verification) -> Iterator[str]:
         f"{result.not_checkable} not checkable; {number_of(result.unparsed, 'statement')} without a claim that is understood"
     )
     for why, count in result.not_checked.items():
-        named = f" ({', '.join(result.missing)}{' …' if count > len(result.missing) else ''})" if why == MISSING else ""
-        yield f"{number_of(count, 'verdict')} not checked: {why}{named}"
+        names = f" ({', '.join(result.missing)}{' …' if count > len(result.missing) else ''})" if why == MISSING else ""
+        yield f"{number_of(count, 'verdict')} not checked: {why}{names}"
 
 
 def verification_blocks(result: Verification, folder: str, configuration: str = "") -> Iterator[Block]:
@@ -228,6 +252,10 @@ def verification_blocks(result: Verification, folder: str, configuration: str = 
         (name.replace("_", " "), *counts.values()) for name, counts in sorted(result.kinds.items())
     ]
     yield PrintedTable("", ("kind", *(state.value.replace("_", " ") for state in ClaimState)), tuple(kinds))
+    if result.reasons:
+        yield Heading("Why claims are not checkable")
+        reasons = tuple((reason.why, reason.claims, shorten(reason.example, EXAMPLE)) for reason in result.reasons)
+        yield PrintedTable("", ("reason", "claims", "for example"), reasons)
     if result.worklist:
         yield Heading("Contradicted, the most confident first")
         yield Points(tuple(_describe(verdict, folder, configuration) for verdict in result.worklist))

@@ -85,24 +85,18 @@ class Verifier:
         """
         workers = self.concurrency or min(4, os.cpu_count() or 1)
         pool = ThreadPoolExecutor(workers, "editloupe-verify")
-        waiting: deque[Future[list[CheckedVerdict]] | list[CheckedVerdict]] = deque()
+        waiting: deque[Future[list[CheckedVerdict]]] = deque()
         try:
-            wanted = (unit for unit in self.run.units() if unit.asked in questions)
-            for name, group in groupby(wanted, lambda unit: unit.name):
-                units, edit = list(group), self.run.edit(name)
-                done = [self._look_up(unit, edit) for unit in units]
+            answers = (unit for unit in self.run.units() if unit.asked in questions)
+            for name, group in groupby(answers, lambda unit: unit.name):
+                edit = self.run.edit(name)
                 # Traces are read here: the run's connection serves one thread.
-                left = [
-                    (place, self._read_words(units[place], edit))
-                    for place, verdict in enumerate(done)
-                    if verdict is None
-                ]
-                finished = [verdict for verdict in done if verdict is not None]
-                waiting.append(finished if not left else pool.submit(self._check_edit, units, edit, done, left))
-                while len(waiting) > AHEAD * workers or (waiting and _is_ready(waiting[0])):
-                    yield from _take(waiting.popleft())
+                units = [(unit, self._look_up(unit, edit) or self._read_words(unit, edit)) for unit in group]
+                waiting.append(pool.submit(self._check_edit, edit, units))
+                while len(waiting) > AHEAD * workers or (waiting and waiting[0].done()):
+                    yield from waiting.popleft().result()
             while waiting:
-                yield from _take(waiting.popleft())
+                yield from waiting.popleft().result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -119,34 +113,32 @@ class Verifier:
         return read_words(unit.outcome, traces, next(iter(edit.pictures.get("source", ())), ""))
 
     def _check_edit(
-        self,
-        units: Sequence[Unit],
-        edit: StoredEdit,
-        done: list[CheckedVerdict | None],
-        left: Sequence[tuple[int, SpokenVerdict]],
+        self, edit: StoredEdit, units: Sequence[tuple[Unit, CheckedVerdict | SpokenVerdict]]
     ) -> list[CheckedVerdict]:
-        """Check verdicts of one edit; the pictures are opened once, if at all."""
+        """Check the verdicts of one edit that were not checked before; the pictures are opened once, if at all."""
         album = Album()
+        facts: PairFacts | None = None
+        verdicts: list[CheckedVerdict] = []
         try:
-            facts: PairFacts | None = None
-            for place, words in left:
-                unit = units[place]
+            for unit, words in units:
+                if isinstance(words, CheckedVerdict):
+                    verdicts.append(words)
+                    continue
                 key = self._key(unit, edit, words)
                 record = self.store.record(key)
-                if record is None:
-                    try:
+                try:
+                    if record is None:
                         facts = facts or self._open(edit, album)
                         more = self._find_more if self.extractor else None
                         record = check_words(words, unit.criterion, edit.edit, facts, more).to_json()
-                    except (ImageError, OSError):
-                        done[place] = CheckedVerdict(unit, edit, None, MISSING)
-                        continue
-                    except (NoAnswer, ModelFailed):
-                        done[place] = CheckedVerdict(unit, edit, None, NO_EXTRACTION)
-                        continue
-                self.store.put(unit, (self.setup, self.asked), key, words.tools, record)
-                done[place] = CheckedVerdict(unit, edit, self.store.find_counts(unit, self.setup), fresh=True)
-            return [verdict for verdict in done if verdict is not None]
+                except (ImageError, OSError):
+                    verdicts.append(CheckedVerdict(unit, edit, None, MISSING))
+                except (NoAnswer, ModelFailed):
+                    verdicts.append(CheckedVerdict(unit, edit, None, NO_EXTRACTION))
+                else:
+                    self.store.put(unit, (self.setup, self.asked), key, words.tools, record)
+                    verdicts.append(CheckedVerdict(unit, edit, self.store.find_counts(unit, self.setup), fresh=True))
+            return verdicts
         finally:
             album.clear()
 
@@ -170,19 +162,19 @@ class Verifier:
 
         Claims about the whole picture show both pictures whole. Nothing is yielded if a picture is missing.
         """
-        wanted = [
+        contradicted = [
             (number, claim)
             for number, claim in enumerate(record["claims"], 1)
             if claim["state"] == ClaimState.CONTRADICTED
         ]
         album = Album()
         try:
-            if not wanted:
+            if not contradicted:
                 return
             facts = self._open(verdict.edit, album)
-            for number, claim in wanted:
-                whole = [[0, 0, *facts.size]]
-                boxes = [Box.model_validate(box) for box in claim["evidence"]["boxes"] or whole]
+            whole_picture = [[0, 0, *facts.size]]
+            for number, claim in contradicted:
+                boxes = [Box.model_validate(box) for box in claim["evidence"]["boxes"] or whole_picture]
                 name = f"{verdict.unit.name}.{verdict.unit.criterion}.{verdict.unit.repeat}.{number}"
                 yield safe_file_name(name), join_side_by_side(*facts.crop(enclose_boxes(boxes)))
         except (ImageError, OSError):
@@ -211,11 +203,3 @@ def _stamp(path: Any) -> list[Any]:
         about = Path(path).stat()
         return [str(path), about.st_size, about.st_mtime_ns]
     return [str(path)]
-
-
-def _is_ready(item: Future[list[CheckedVerdict]] | list[CheckedVerdict]) -> bool:
-    return isinstance(item, list) or item.done()
-
-
-def _take(item: Future[list[CheckedVerdict]] | list[CheckedVerdict]) -> list[CheckedVerdict]:
-    return item if isinstance(item, list) else item.result()

@@ -12,13 +12,13 @@ from typing import Any
 
 from editloupe.agent.rules.instructions import parse_instruction
 from editloupe.agent.rules.pixels import BASIC, Rect, is_alike, is_attached, join_regions
-from editloupe.judge.claims.claim_records import CheckedClaim, Claim, ClaimKind, ClaimState
-from editloupe.judge.claims.pixel_facts import PairFacts, PictureSide, measure_likeness, plain_text
+from editloupe.judge.claims.claim_records import CheckedClaim, Claim, ClaimKind, ClaimState, Place
+from editloupe.judge.claims.pixel_facts import CannotMeasure, PairFacts, PictureSide, measure_likeness, plain_text
 from editloupe.tools.geometry import overlap_area
 from editloupe.types import Box, Edit
 
-VERSION = "1"
-"""Raised when the same claim and numbers lead to another result."""
+VERSION = "2"
+"""Raised when the same claim and numbers lead to another result or reason."""
 QUIET, LOUD = 5.0, 14.0
 """Contrast below which nothing changed in a box, and from which something did."""
 PLAIN = 0.45
@@ -41,7 +41,20 @@ JOIN = 0.02
 """Regions closer than this share of the picture's diagonal are pieces of one change."""
 
 Checked = tuple[ClaimState, str, Sequence[Box], Mapping[str, float]]
+"""A result, its sentence, and the measured regions and numbers. See `CheckedClaim.why` for the form of the sentence."""
 YES, NO, UNKNOWN = ClaimState.SUPPORTED, ClaimState.CONTRADICTED, ClaimState.NOT_CHECKABLE
+NOT_LOCATED: Mapping[Place, str] = {
+    "outside": "the stated position is not a box in the picture",
+    "unlisted": "the tool listed no difference with this number",
+    "unseen": "the judge did not see the whole pictures",
+}
+NO_TRACE = "the verdict has no trace, so it is not known which pictures the judge saw"
+NO_PLACE, NO_TARGET = "the claim names no place in the picture", "the target is not annotated"
+NO_OBJECT, NO_NUMBER = "the claim names no object", "the claim has no number"
+TARGET_UNKNOWN = "the target is not annotated, so its own change cannot be told from others"
+ANYWHERE = "objects that were asked for may be anywhere"
+FAINT_OUTSIDE = "the differences outside the target are faint"
+BETWEEN = "too much of the picture differs for the same scene, and too little for another one"
 
 
 @dataclass(frozen=True)
@@ -74,16 +87,22 @@ def check_claim(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> CheckedCla
         facts: Measurements of the two pictures.
         edit: What is known of the edit.
     """
-    if claim.place == "lost":
-        checked: Checked = (UNKNOWN, "it is not about a place of the whole pictures that can be found", (), {})
-    elif claim.kind is ClaimKind.TOOL_DIFFERENCES:
-        checked = _check_tool(claim)
-    elif facts.comparison.whole_scene and claim.place != "whole" and claim.kind in _NEED_ONE_SCENE:
-        checked = _check_in_other_scene(claim, facts)
-    else:
-        checked = _CHECKS[claim.kind](claim, facts, edit)
-    state, why, boxes, numbers = checked
+    try:
+        state, why, boxes, numbers = _check(claim, facts, edit)
+    except CannotMeasure as error:
+        state, why, boxes, numbers = UNKNOWN, str(error), (), {}
     return CheckedClaim(claim=claim, state=state, why=why, boxes=tuple(boxes)[:6], numbers=numbers)
+
+
+def _check(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:
+    if claim.place in NOT_LOCATED:
+        no_trace = claim.place == "unseen" and claim.step is None
+        return UNKNOWN, NO_TRACE if no_trace else NOT_LOCATED[claim.place], (), {}
+    if claim.kind is ClaimKind.TOOL_DIFFERENCES:
+        return _check_tool(claim)
+    if facts.comparison.whole_scene and claim.place != "whole" and claim.kind in _NEED_ONE_SCENE:
+        return _check_in_other_scene(claim, facts)
+    return _CHECKS[claim.kind](claim, facts, edit)
 
 
 _NEED_ONE_SCENE = frozenset(ClaimKind) - {ClaimKind.TOOL_DIFFERENCES, ClaimKind.TEXT_READS}
@@ -92,8 +111,9 @@ _NEED_ONE_SCENE = frozenset(ClaimKind) - {ClaimKind.TOOL_DIFFERENCES, ClaimKind.
 def _check_in_other_scene(claim: Claim, facts: PairFacts) -> Checked:
     numbers = {"changed_share": round(facts.comparison.changed_share, 3)}
     if claim.kind is ClaimKind.NOTHING_ELSE_CHANGED:
-        sure = facts.comparison.changed_share >= NEARLY_ALL
-        return NO if sure else UNKNOWN, "the whole scene differs", (), numbers
+        if facts.comparison.changed_share < NEARLY_ALL:
+            return UNKNOWN, "the scene differs, but in too small a part of the picture to decide", (), numbers
+        return NO, "the whole scene differs", (), numbers
     if claim.kind is ClaimKind.REGION_CHANGED and claim.place == "rest":
         return YES, "the whole scene differs", (), numbers
     return UNKNOWN, "the whole scene differs, so places of the two pictures do not correspond", (), numbers
@@ -101,7 +121,7 @@ def _check_in_other_scene(claim: Claim, facts: PairFacts) -> Checked:
 
 def _check_tool(claim: Claim) -> Checked:
     if not claim.shown:
-        return UNKNOWN, "no tool has listed differences before", (), {}
+        return UNKNOWN, "no tool had listed differences before", (), {}
     numbers = {"claimed": float(claim.count or 0), "listed": float(max(claim.shown))}
     if claim.count in claim.shown:
         return YES, "the tool listed as many", (), numbers
@@ -114,13 +134,14 @@ def _check_changed(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked
         share = {"changed_share": round(comparison.changed_share, 3)}
         if comparison.whole_scene:
             return YES, "the whole scene differs", (), share
-        same = comparison.changed_share <= HARDLY
-        return NO if same else UNKNOWN, f"{100 * comparison.changed_share:.1f} % of the picture differs", (), share
+        if comparison.changed_share > HARDLY:
+            return UNKNOWN, BETWEEN, (), share
+        return NO, f"{100 * comparison.changed_share:.1f} % of the picture differs", (), share
     if claim.place == "rest":
         return _check_something_else(facts, edit)
     if claim.place == "target" and (edit.counts or not edit.targets):
         # Where the change had to be is not known: only two pictures that are the same speak against it.
-        return _check_any_change(facts)
+        return _check_any_change(facts, ANYWHERE if edit.counts else NO_TARGET)
     return _check_boxes_changed(_boxes(claim, edit), facts)
 
 
@@ -128,9 +149,13 @@ def _boxes(claim: Claim, edit: CheckedEdit) -> tuple[Box, ...]:
     return (claim.box,) if claim.box is not None else edit.targets if claim.place == "target" else ()
 
 
-def _check_boxes_changed(boxes: Sequence[Box], facts: PairFacts) -> Checked:
+def _explain_no_boxes(claim: Claim) -> str:
+    return NO_TARGET if claim.place == "target" else NO_PLACE
+
+
+def _check_boxes_changed(boxes: Sequence[Box], facts: PairFacts, no_boxes: str = NO_PLACE) -> Checked:
     if not boxes:
-        return _check_any_change(facts)
+        return _check_any_change(facts, no_boxes)
     touching = [region for region, _ in facts.regions if any(_is_near(region, box) for box in boxes)]
     contrast = max(facts.measure_change(box).contrast for box in boxes)
     numbers = {"contrast": contrast}
@@ -138,17 +163,15 @@ def _check_boxes_changed(boxes: Sequence[Box], facts: PairFacts) -> Checked:
         return YES, "the pictures differ there", touching, numbers
     if contrast < QUIET:
         return NO, "the pictures do not differ there beyond noise", boxes, numbers
-    return (
-        (YES if contrast >= LOUD else UNKNOWN),
-        "the pixels there differ a little more than elsewhere",
-        boxes,
-        numbers,
-    )
+    if contrast < LOUD:
+        return UNKNOWN, "the pixels there differ too little to decide", boxes, numbers
+    return YES, "the pixels there differ a little more than elsewhere", boxes, numbers
 
 
-def _check_any_change(facts: PairFacts) -> Checked:
+def _check_any_change(facts: PairFacts, no_boxes: str) -> Checked:
+    """Check a claim on a change without a known place; `no_boxes` says why the place is not known."""
     if facts.comparison.whole_scene or facts.regions:
-        return UNKNOWN, "the pictures differ, and the claim names no place", [box for box, _ in facts.regions], {}
+        return UNKNOWN, f"the pictures differ, but {no_boxes}", [box for box, _ in facts.regions], {}
     whole = Box(x1=0, y1=0, x2=facts.size[0], y2=facts.size[1])
     return NO, "the two pictures do not differ beyond noise", (whole,), {"regions": 0.0}
 
@@ -160,14 +183,11 @@ def _check_something_else(facts: PairFacts, edit: CheckedEdit) -> Checked:
     if not facts.regions:
         return NO, "the two pictures do not differ beyond noise", (), numbers
     if not edit.targets:
-        return UNKNOWN, "the target is not annotated, so its own change cannot be told from others", boxes, numbers
+        return UNKNOWN, TARGET_UNKNOWN, boxes, numbers
+    if outside and numbers["significance"] < PLAIN:
+        return UNKNOWN, FAINT_OUTSIDE, boxes, numbers
     if outside:
-        return (
-            (YES if numbers["significance"] >= PLAIN else UNKNOWN),
-            "the pictures differ outside the target",
-            boxes,
-            numbers,
-        )
+        return YES, "the pictures differ outside the target", boxes, numbers
     beyond = [
         box for box, _ in facts.regions if sum(overlap_area(box, target) for target in edit.targets) < INSIDE * box.area
     ]
@@ -193,25 +213,18 @@ def _check_nothing_else(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Ch
     outside = sorted(_find_outside(facts, edit), key=lambda place: -place[1])
     plain = [box for box, weight in outside if weight >= PLAIN]
     numbers = {"regions": float(len(outside)), "significance": outside[0][1] if outside else 0.0}
+    if not outside:
+        where = " outside the target" if edit.targets else ""
+        return YES, f"the pictures do not differ{where} beyond noise", edit.targets, numbers
     if edit.counts:
-        # New objects may be anywhere, so other regions do not contradict; without any, nothing else changed.
-        return (
-            (UNKNOWN if outside else YES),
-            "objects that were asked for may be anywhere",
-            [box for box, _ in outside],
-            numbers,
-        )
+        return UNKNOWN, ANYWHERE, [box for box, _ in outside], numbers
     if edit.targets:
         if plain:
             return NO, "the pictures differ outside the target", plain, numbers
-        if not outside:
-            return YES, "the pictures do not differ outside the target beyond noise", edit.targets, numbers
-        return UNKNOWN, "the differences outside the target are faint", [box for box, _ in outside], numbers
+        return UNKNOWN, FAINT_OUTSIDE, [box for box, _ in outside], numbers
     if len(plain) > 1:
         return NO, f"the pictures differ plainly in {len(plain)} separate places", plain, numbers
-    if not outside:
-        return YES, "the pictures do not differ beyond noise", (), numbers
-    return UNKNOWN, "the target is not annotated, so its own change cannot be told from others", plain, numbers
+    return UNKNOWN, TARGET_UNKNOWN, plain, numbers
 
 
 def _check_unchanged(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:
@@ -222,23 +235,17 @@ def _check_unchanged(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Check
         if claim.subject:  # the scene, not each of its parts
             if comparison.whole_scene:
                 return NO, "the whole scene differs", (), share
-            return (
-                (YES if comparison.changed_share <= HARDLY else UNKNOWN),
-                "most of the picture is as it was",
-                (),
-                share,
-            )
+            if comparison.changed_share > HARDLY:
+                return UNKNOWN, BETWEEN, (), share
+            return YES, "most of the picture is as it was", (), share
         if comparison.whole_scene or plain:
             return NO, "the pictures differ", plain, share
-        return (
-            (UNKNOWN if facts.regions else YES),
-            "no plain difference was found",
-            [box for box, _ in facts.regions],
-            share,
-        )
+        if facts.regions:
+            return UNKNOWN, "the differences are faint", [box for box, _ in facts.regions], share
+        return YES, "no difference was found", (), share
     boxes = _boxes(claim, edit)
     if not boxes:
-        return UNKNOWN, "the claim names no place that can be found", (), {}
+        return UNKNOWN, _explain_no_boxes(claim), (), {}
     inside = [
         region
         for region, weight in facts.regions
@@ -254,69 +261,92 @@ def _check_unchanged(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Check
 
 
 def _check_text(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:
-    side: PictureSide = "source" if claim.side == "source" else "edited"
-    wanted = plain_text(claim.value)
-    if not wanted:
-        return UNKNOWN, "the text has no letters or digits", (), {}
-    boxes: list[Box | None] = list(_boxes(claim, edit) or edit.targets)
+    side = _side(claim)
+    if not plain_text(claim.value):
+        return UNKNOWN, "the quoted text has no letters or digits", (), {}
+    boxes = _boxes(claim, edit) or edit.targets
     lines: list[Mapping[str, Any]] = []
     for box in dict.fromkeys((*boxes, None)):
         texts = facts.read_text(side, box)
-        if texts is None:
-            return UNKNOWN, "no text reader is installed", (), {}
         lines += texts
         if measure_likeness(claim.value, lines) >= SAME_TEXT:
             return YES, f"read: {_list_lines(texts)}", [_to_box(line) for line in texts], {"likeness": 1.0}
     likeness = round(measure_likeness(claim.value, lines), 3)
     numbers = {"likeness": likeness}
-    there = [line for box in boxes for line in facts.read_text(side, box) or () if line["confidence"] >= READ_WELL]
-    if boxes and there and likeness < OTHER_TEXT and sum(len(plain_text(line["text"])) for line in there) >= 3:
-        return NO, f"read there: {_list_lines(there)}", [_to_box(line) for line in there], numbers
-    return UNKNOWN, f"read: {_list_lines(lines)}" if lines else "no text was read", (), numbers
+    sure = [line for box in boxes for line in facts.read_text(side, box) if line["confidence"] >= READ_WELL]
+    if likeness < OTHER_TEXT and sum(len(plain_text(line["text"])) for line in sure) >= 3:
+        return NO, f"read there: {_list_lines(sure)}", [_to_box(line) for line in sure], numbers
+    if not lines:
+        return UNKNOWN, "the text reader finds no text", (), numbers
+    return (
+        UNKNOWN,
+        f"the text reader reads neither this text nor, for sure, another in its place: {_list_lines(lines)}",
+        (),
+        numbers,
+    )
 
 
 def _list_lines(lines: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(f"“{line['text']}”" for line in lines[:4]) or "nothing"
+    return ", ".join(f"“{line['text']}”" for line in lines[:4])
 
 
 def _to_box(line: Mapping[str, Any]) -> Box:
     return Box.model_validate(line["box"])
 
 
+def _side(claim: Claim) -> PictureSide:
+    return "source" if claim.side == "source" else "edited"
+
+
+def _find_objects(claim: Claim, facts: PairFacts, side: PictureSide) -> list[tuple[Box, float]]:
+    """Return the objects that a claim names, with their confidence.
+
+    Raises:
+        CannotMeasure: The claim names no object, or the detector cannot look for it.
+    """
+    if not claim.subject:
+        raise CannotMeasure(NO_OBJECT)
+    return facts.find_objects(side, claim.subject)
+
+
 def _check_absent(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:
-    boxes = () if claim.place == "target" and edit.counts else _boxes(claim, edit)
-    state, why, places, numbers = _check_boxes_changed(boxes, facts)
+    anywhere = claim.place == "target" and edit.counts
+    boxes = () if anywhere else _boxes(claim, edit)
+    state, why, places, numbers = _check_boxes_changed(boxes, facts, ANYWHERE if anywhere else _explain_no_boxes(claim))
     if state is not YES:
         return state, why, places, numbers
-    before, after = (
-        (facts.find_objects(side, claim.subject) for side in ("source", "edited")) if claim.subject else (None, None)
-    )
-    if before is None or after is None or not _seen_in(before, boxes):
-        return UNKNOWN, "the pictures differ there; what is there now is not known", places, numbers
-    if _seen_in(after, boxes):
+    try:
+        before, after = (_find_objects(claim, facts, side) for side in ("source", "edited"))
+    except CannotMeasure as error:
+        return UNKNOWN, str(error), places, numbers
+    if not _is_found(before, boxes):
+        return UNKNOWN, "the detector does not find it in the source picture", places, numbers
+    if _is_found(after, boxes):
         return UNKNOWN, "the pictures differ there, and the detector finds such an object in both", places, numbers
     return YES, "the detector finds it in the source picture and not in the edited one", places, numbers
 
 
 def _check_present(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:
     boxes = _boxes(claim, edit)
-    why, places, numbers = "the detector does not find it", tuple[Box, ...](boxes), dict[str, float]()
+    places: Sequence[Box] = boxes
+    numbers: Mapping[str, float] = {}
     if claim.value == "added":
-        state, why, added, changed = _check_boxes_changed(() if claim.place == "target" else boxes, facts)
-        if state is not YES or not claim.subject:
-            return (UNKNOWN if state is YES else state), why, added, changed
-        places, numbers = tuple(added), dict(changed)
-    objects = (
-        facts.find_objects("source" if claim.side == "source" else "edited", claim.subject) if claim.subject else None
-    )
-    if objects is None:
-        return UNKNOWN, "no detector that knows this object is installed", places, numbers
-    if _seen_in(objects, boxes):
+        own_place = claim.place == "target"
+        state, why, places, numbers = _check_boxes_changed(
+            () if own_place else boxes, facts, ANYWHERE if own_place else NO_PLACE
+        )
+        if state is not YES:
+            return state, why, places, numbers
+    try:
+        objects = _find_objects(claim, facts, _side(claim))
+    except CannotMeasure as error:
+        return UNKNOWN, str(error), places, numbers
+    if _is_found(objects, boxes):
         return YES, "the detector finds it there", [box for box, _ in objects], numbers
-    return UNKNOWN, why, places, numbers
+    return UNKNOWN, "the detector does not find it", places, numbers
 
 
-def _seen_in(objects: Sequence[tuple[Box, float]], boxes: Sequence[Box]) -> bool:
+def _is_found(objects: Sequence[tuple[Box, float]], boxes: Sequence[Box]) -> bool:
     """Return whether an object was found, in one of these boxes if there are any."""
     return any(
         not boxes or any(overlap_area(place, box) >= 0.3 * min(place.area, box.area) for box in boxes)
@@ -325,51 +355,52 @@ def _seen_in(objects: Sequence[tuple[Box, float]], boxes: Sequence[Box]) -> bool
 
 
 def _check_count(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:
-    objects = facts.find_objects("source" if claim.side == "source" else "edited", claim.subject)
-    if objects is None:
-        return UNKNOWN, "no detector that knows this object is installed", (), {}
-    sure = [box for box, score in objects if score >= SURE_OBJECT]
-    numbers = {"claimed": float(claim.count or 0), "found": float(len(objects)), "surely": float(len(sure))}
-    if len(sure) > (claim.count or 0):
+    if claim.count is None:
+        return UNKNOWN, NO_NUMBER, (), {}
+    objects = _find_objects(claim, facts, _side(claim))
+    boxes, sure = [box for box, _ in objects], [box for box, score in objects if score >= SURE_OBJECT]
+    numbers = {"claimed": float(claim.count), "found": float(len(objects)), "surely": float(len(sure))}
+    if len(sure) > claim.count:
         return NO, f"the detector is sure of {len(sure)}", sure, numbers
     if len(objects) == claim.count:
-        return YES, "the detector finds as many", [box for box, _ in objects], numbers
-    return (
-        UNKNOWN,
-        f"the detector finds {len(objects)} and is sure of {len(sure)}",
-        [box for box, _ in objects],
-        numbers,
-    )
+        return YES, "the detector finds as many", boxes, numbers
+    why = f"the detector finds another number, but is not sure of more: it finds {len(objects)} and is sure of {len(sure)}"
+    return UNKNOWN, why, boxes, numbers
 
 
 def _check_colour(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:
     boxes = _boxes(claim, edit)
-    if not boxes or claim.value not in BASIC:
-        return UNKNOWN, "the claim names no place that can be found", (), {}
-    side: PictureSide = "source" if claim.side == "source" else "edited"
-    measured = [(box, *facts.measure_colour(side, box, claim.value)) for box in boxes]
+    if not boxes:
+        return UNKNOWN, _explain_no_boxes(claim), (), {}
+    if claim.value not in BASIC:
+        return UNKNOWN, "the colour has no basic name", (), {}
+    measured = [(box, *facts.measure_colour(_side(claim), box, claim.value)) for box in boxes]
     box, share, gap, main = max(measured, key=lambda item: item[1])
     numbers = {"share": share, "distance": gap}
     if share >= HAS_COLOUR:
         return YES, f"{100 * share:.0f} % of the pixels there are {claim.value}", (box,), numbers
     if share <= LACKS_COLOUR and gap >= FAR:
         return NO, f"no pixel there is near {claim.value}; most are {main}", (box,), numbers
-    return UNKNOWN, f"{100 * share:.0f} % of the pixels there are {claim.value}, most are {main}", (box,), numbers
+    why = (
+        f"too few pixels there have the colour, or one near it: {100 * share:.0f} % are {claim.value}, most are {main}"
+    )
+    return UNKNOWN, why, (box,), numbers
 
 
 def _check_moved(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:
     if claim.place == "whole":
         change = facts.comparison.global_change
         distance = (change.shift[0] ** 2 + change.shift[1] ** 2) ** 0.5
-        return UNKNOWN, f"the picture is shifted by {distance:.1f} pixels", (), {"shift": round(distance, 2)}
+        why = f"a shift of the whole picture is measured, not judged: it is {distance:.1f} pixels"
+        return UNKNOWN, why, (), {"shift": round(distance, 2)}
     boxes = _boxes(claim, edit)
     if not boxes:
-        return _check_any_change(facts)
-    dx, dy, there, here = facts.measure_motion(boxes[0])
-    numbers = {"dx": float(dx), "dy": float(dy), "fit": there, "fit_where_it_was": here}
-    if not any(_is_near(region, box) for region, _ in facts.regions for box in boxes) and here >= STILL_FIT:
+        return _check_any_change(facts, _explain_no_boxes(claim))
+    dx, dy, fit, fit_before = facts.measure_motion(boxes[0])
+    numbers = {"dx": float(dx), "dy": float(dy), "fit": fit, "fit_where_it_was": fit_before}
+    if not any(_is_near(region, box) for region, _ in facts.regions for box in boxes) and fit_before >= STILL_FIT:
         return NO, "it is where it was", boxes, numbers
-    if (dx, dy) != (0, 0) and there >= MOVED_FIT and there > here + 0.1:
+    if (dx, dy) != (0, 0) and fit >= MOVED_FIT and fit > fit_before + 0.1:
         return YES, f"it is found {dx} pixels to the right and {dy} down", boxes, numbers
     return UNKNOWN, "it is neither found elsewhere nor surely where it was", boxes, numbers
 

@@ -13,8 +13,8 @@ from editloupe.agent.asker import Asker
 from editloupe.agent.replies.answers import parse_object
 from editloupe.agent.rules.pixels import colour_of
 from editloupe.judge.claims.claim_patterns import locate_box
-from editloupe.judge.claims.claim_records import Claim, ClaimKind, Side, Statement
-from editloupe.types import Edit
+from editloupe.judge.claims.claim_records import Claim, ClaimKind, Place, Side, Statement
+from editloupe.types import Box, Edit
 
 SYSTEM = (
     "You list what a text claims about two pictures, a source picture and its edited version. Lines that begin with > were "
@@ -78,10 +78,10 @@ def hash_wording() -> str:
 
 
 def _read_reply(reply: Mapping[str, Any], statements: Sequence[Statement]) -> tuple[Claim, ...]:
-    listed = reply.get("claims")
-    if not isinstance(listed, list) or not all(isinstance(item, Mapping) for item in listed):
+    items = reply.get("claims")
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         raise ValueError('The reply has no list "claims" of objects.')
-    claims = (_read_item(item, statements) for item in listed)
+    claims = (_read_item(item, statements) for item in items)
     return tuple(dict.fromkeys(claim for claim in claims if claim is not None))
 
 
@@ -93,11 +93,12 @@ def _read_item(item: Mapping[str, Any], statements: Sequence[Statement]) -> Clai
         return None
     side: Side = item["picture"] if item.get("picture") in ("source", "edited") else ""
     value = str(item.get("value") or "")
-    where: dict[str, Any] = {}
-    if isinstance(item.get("box"), (list, tuple)):
-        where["box"], where["place"] = locate_box(item["box"], statement)
+    box: Box | None = None
+    place: Place = ""
+    if isinstance(item.get("box"), list):
+        box, place = locate_box(item["box"], statement)
     elif kind == ClaimKind.NOTHING_ELSE_CHANGED:
-        where["place"] = "rest"
+        place = "rest"
     if kind in (ClaimKind.TEXT_READS, ClaimKind.COLOUR) and not (side and value):
         return None
     if kind == ClaimKind.COLOUR:
@@ -112,7 +113,8 @@ def _read_item(item: Mapping[str, Any], statements: Sequence[Statement]) -> Clai
             subject=str(item.get("subject") or ""),
             value=value,
             count=item.get("count"),
-            **where,
+            place=place,
+            box=box,
         )
     except ValidationError:
         return None

@@ -13,9 +13,10 @@ from editloupe.tools.contract import Frame
 from editloupe.types import Box, Record, Sha, Trace
 
 Side = Literal["source", "edited", ""]
-Place = Literal["", "box", "target", "whole", "rest", "lost"]
-"""Where a claim is about: nothing said, its box, the annotated target, the whole picture, all but the target, or a box
-that cannot be found in the picture."""
+Place = Literal["", "box", "target", "whole", "rest", "outside", "unlisted", "unseen"]
+"""The part of the picture that a claim is about: not stated, its box, the annotated target, the whole picture, or all but the
+target. The last three cannot be located: a box that is not in the picture, a difference with a number that no tool listed, and
+words of a judge that did not see the whole pictures."""
 
 
 class ClaimKind(StrEnum):
@@ -50,7 +51,7 @@ class Claim(Record):
         step: The position of the step in the trace; None for a rationale without a trace.
         start: Where the words begin in the step's thought.
         side: The picture that the claim is about, if it is about one.
-        place: Where in the picture.
+        place: The part of the picture.
         box: The region, in pixels of the source picture.
         subject: The object, if one is named.
         value: The text, the colour, or how the object changed.
@@ -77,7 +78,8 @@ class CheckedClaim(Record):
     Args:
         claim: The claim.
         state: The result.
-        why: The result in one sentence.
+        why: The result in one sentence. If the claim is not checkable, it is the reason; a colon separates the reason from what
+            was measured, so that the words before it are the same for all claims with this reason.
         boxes: The measured regions, in pixels of the source picture.
         numbers: The measured numbers.
     """
@@ -134,9 +136,13 @@ def read_statements(trace: Trace, source: Sha) -> tuple[list[Statement], str]:
         if step.problem is None:
             statements.append(Statement(step.thought, position, frame, listed, cropped))
             answer = step.answer or answer
-        for seen in step.observations:
-            data = seen.data
-            if not seen.failed and {data.get("first"), data.get("second")} == {SOURCE, EDITED} and "regions" in data:
+        for observation in step.observations:
+            data = observation.data
+            if (
+                not observation.failed
+                and {data.get("first"), data.get("second")} == {SOURCE, EDITED}
+                and "regions" in data
+            ):
                 whole = bool(data.get("whole_scene")) or data.get("first") != SOURCE
                 regions: Sequence[Mapping[str, Any]] = () if whole else data["regions"]
                 listed = None if whole else tuple(Box.model_validate(region["box"]) for region in regions)

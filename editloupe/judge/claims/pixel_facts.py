@@ -38,6 +38,10 @@ MOTION_REACH = 0.6
 """How far an object is looked for, as a share of its longer side."""
 
 
+class CannotMeasure(Exception):
+    """Nothing can be measured for a claim. The message is a sentence for people."""
+
+
 class Instruments:
     """The text reader and the object detector of this machine, loaded once and used for all pictures.
 
@@ -59,15 +63,17 @@ class Instruments:
         return None
 
     @property
-    def can_read(self) -> bool:
-        """Whether text can be read on this machine."""
-        return self._settings.read_text != "off" and self.reader.unavailable() is None
+    def why_unread(self) -> str | None:
+        """Why text cannot be read on this machine; None if it can."""
+        if self._settings.read_text == "off":
+            return "the text reader is switched off"
+        return None if self.reader.unavailable() is None else "no text reader is installed"
 
     @property
     def fingerprint(self) -> str:
         """What decides which claims can be checked here."""
         detector = type(self.detector).__name__ if self.detector else ""
-        return f"{VERSION} {self.can_read} {detector}"
+        return f"{VERSION} {self.why_unread is None} {detector}"
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ class PairFacts:
         self._pixels: Mapping[str, Pixels] = {"source": source, "edited": edited}
         self._instruments = instruments
         self._read: dict[tuple[str, Box | None], list[dict[str, Any]]] = {}
-        self._found: dict[tuple[str, str], list[tuple[Box, float]] | None] = {}
+        self._objects: dict[tuple[str, str], list[tuple[Box, float]]] = {}
         self.size = source.shape[1], source.shape[0]
 
     @cached_property
@@ -151,35 +157,51 @@ class PairFacts:
         """Return by how much the content of a box moved, how well it fits there, and how well it fits where it was."""
         before, after = (soft_lab(pixels) for pixels in (self._pixels["source"], self.aligned))
         rect = (box.x1, box.y1, box.x2, box.y2)
-        _, _, here = best_shift(before, after, rect, 1)
-        dx, dy, there = best_shift(before, after, rect, max(4, round(MOTION_REACH * max(box.size))))
-        return dx, dy, round(there, 3), round(here, 3)
+        _, _, fit_before = best_shift(before, after, rect, 1)
+        dx, dy, fit = best_shift(before, after, rect, max(4, round(MOTION_REACH * max(box.size))))
+        return dx, dy, round(fit, 3), round(fit_before, 3)
 
-    def read_text(self, side: PictureSide, box: Box | None) -> list[dict[str, Any]] | None:
-        """Return the lines of text in a picture, or around a box of the source picture; None without a reader."""
-        if not self._instruments.can_read:
-            return None
+    def read_text(self, side: PictureSide, box: Box | None) -> list[dict[str, Any]]:
+        """Return the lines of text in a picture, or around a box of the source picture.
+
+        Raises:
+            CannotMeasure: Text cannot be read here.
+        """
+        if why := self._instruments.why_unread:
+            raise CannotMeasure(why)
         if (side, box) not in self._read:
             pixels = self._pixels[side]
             size = pixels.shape[1], pixels.shape[0]
             at = Box(x1=0, y1=0, x2=size[0], y2=size[1])
             if box is not None:
                 at = add_context(map_box(box, self.size, size), TEXT_CONTEXT, min(TEXT_SMALLEST, *size), size)
-            self._read[side, box] = self._instruments.reader.read_lines(crop(pixels, at), at)
+            try:
+                self._read[side, box] = self._instruments.reader.read_lines(crop(pixels, at), at)
+            except ToolError as error:
+                raise CannotMeasure(f"the text reader cannot be used: {error}") from error
         return self._read[side, box]
 
-    def find_objects(self, side: PictureSide, name: str) -> list[tuple[Box, float]] | None:
-        """Return where a detector finds an object, and how sure it is; None if it cannot look for it."""
+    def find_objects(self, side: PictureSide, name: str) -> list[tuple[Box, float]]:
+        """Return where the detector finds an object, and its confidence.
+
+        Raises:
+            CannotMeasure: There is no detector here, or it cannot look for this object.
+        """
         detector = self._instruments.detector
         if detector is None:
-            return None
-        if (side, name) not in self._found:
+            raise CannotMeasure("no object detector is installed")
+        if (side, name) not in self._objects:
             try:
                 detections = detector.detect(self._pixels["source"] if side == "source" else self.aligned, name)
-                self._found[side, name] = [(found.box, float(found.score)) for found in detections]
-            except ToolError:
-                self._found[side, name] = None
-        return self._found[side, name]
+            except ToolError as error:
+                failure = detector.unavailable()
+                raise CannotMeasure(
+                    f"the object detector cannot be used: {failure}"
+                    if failure
+                    else "the object detector does not know this object"
+                ) from error
+            self._objects[side, name] = [(item.box, float(item.score)) for item in detections]
+        return self._objects[side, name]
 
 
 def plain_text(text: str) -> str:
@@ -191,11 +213,11 @@ def plain_text(text: str) -> str:
     return re.sub(r"[\W_]+", "", text.casefold())
 
 
-def measure_likeness(wanted: str, lines: Sequence[Mapping[str, Any]]) -> float:
+def measure_likeness(text: str, lines: Sequence[Mapping[str, Any]]) -> float:
     """Return the likeness of a text to a line that was read, or to all lines together, from 0 to 1."""
     pieces = [plain_text(line["text"]) for line in lines]
     pieces = [piece for piece in (*pieces, "".join(pieces)) if piece]
-    if any(plain_text(wanted) in piece for piece in pieces):
+    if any(plain_text(text) in piece for piece in pieces):
         return 1.0
-    ratios = (SequenceMatcher(None, plain_text(wanted), piece, autojunk=False).ratio() for piece in pieces)
+    ratios = (SequenceMatcher(None, plain_text(text), piece, autojunk=False).ratio() for piece in pieces)
     return max(ratios, default=0.0)

@@ -36,7 +36,7 @@ class SpokenVerdict(NamedTuple):
 
 
 class CheckedVerdictClaims(NamedTuple):
-    """The checked claims of a verdict, and the statements in which no claim was found or that were too many."""
+    """The checked claims of a verdict, and the statements without a claim that is understood or beyond the limit."""
 
     claims: tuple[CheckedClaim, ...]
     unparsed: tuple[str, ...]
@@ -61,21 +61,21 @@ def read_words(verdict: Verdict, traces: Sequence[Trace], source: Sha) -> Spoken
         traces: Its traces; without any, its rationale is read.
         source: The hash of the source picture.
     """
-    kept = {opinion.part for opinion in verdict.opinions if opinion.kept}
-    traces = [trace for trace in traces if trace.steps and (not kept or _is_part(trace, kept))]
+    parts = {opinion.part for opinion in verdict.opinions if opinion.kept}
+    traces = [trace for trace in traces if trace.steps and (not parts or _is_of(trace, parts))]
     label = verdict.label or ""
     if not traces:
         return SpokenVerdict((SpokenPart((Statement(verdict.rationale, None, None, None),), label, None),), 0)
-    parts = []
+    spoken = []
     for trace in traces:
         statements, answer = read_statements(trace, source)
-        parts.append(SpokenPart(tuple(statements), answer or label, trace.target))
-    tools = sum(not seen.failed for trace in traces for step in trace.steps for seen in step.observations)
-    return SpokenVerdict(tuple(parts), tools)
+        spoken.append(SpokenPart(tuple(statements), answer or label, trace.target))
+    tools = sum(not result.failed for trace in traces for step in trace.steps for result in step.observations)
+    return SpokenVerdict(tuple(spoken), tools)
 
 
-def _is_part(trace: Trace, kept: Collection[str]) -> bool:
-    return any(trace.part == part or trace.part.startswith(f"{part}, ") for part in kept)
+def _is_of(trace: Trace, parts: Collection[str]) -> bool:
+    return any(trace.part == part or trace.part.startswith(f"{part}, ") for part in parts)
 
 
 def check_words(
@@ -95,18 +95,19 @@ def check_words(
     for part in words.parts:
         about = CheckedEdit.of(edit, part.target)
         read = read_claims(part.statements, edit)
-        claims, left = list(read.claims), list(read.unparsed)
+        claims, statements = list(read.claims), list(read.unparsed)
         if find_more is not None:
             more = find_more(part.statements, edit)
-            known = {_identify(claim) for claim in claims}
-            claims += [claim for claim in more if _identify(claim) not in known]
-            left = [text for text in left if not any(claim.text in text or text in claim.text for claim in more)]
-        left += [claim.text for claim in claims[MOST_CLAIMS:]]
+            by_pattern = {_identify(claim) for claim in claims}
+            claims += [claim for claim in more if _identify(claim) not in by_pattern]
+            statements = [
+                text for text in statements if not any(claim.text in text or text in claim.text for claim in more)
+            ]
+        unparsed += [*statements, *(claim.text for claim in claims[MOST_CLAIMS:])]
         del claims[MOST_CLAIMS:]
         if criterion in CRITERIA and (label := read_label(part.label)):
             claims.append(label)
         checked += [check_claim(claim, facts, about) for claim in claims]
-        unparsed += left
     return CheckedVerdictClaims(tuple(checked), tuple(unparsed))
 
 

@@ -52,8 +52,8 @@ def read(text: str, frame: Frame | None = SHRUNK) -> list[str]:
         ("The tool shows two differences.", ["tool_differences, 2"]),
         ("The two pictures are identical.", ["region_unchanged, whole"]),
         ("The whole scene has changed.", ["region_changed, whole"]),
-        ("The region [500, 20, 900, 40] has changed.", ["region_changed, lost"]),
-        ("Difference 9 is a distorted lamp.", ["region_changed, lost"]),
+        ("The region [500, 20, 900, 40] has changed.", ["region_changed, outside"]),
+        ("Difference 9 is a distorted lamp.", ["region_changed, unlisted"]),
     ],
 )
 def test_a_statement_is_read(text: str, claims: list[str]) -> None:
@@ -83,9 +83,9 @@ def test_what_is_no_clear_claim_is_not_read_as_one(text: str) -> None:
 
 
 def test_a_position_means_nothing_if_the_judge_did_not_see_the_whole_picture() -> None:
-    assert read("The region [10, 20, 30, 40] has changed.", None) == ["region_changed, lost"]
-    assert read("The pictures do not differ beyond noise.", None) == ["region_unchanged, lost"]
-    assert read("Nothing else changed.", None) == ["nothing_else_changed, lost"]
+    assert read("The region [10, 20, 30, 40] has changed.", None) == ["region_changed, unseen"]
+    assert read("The pictures do not differ beyond noise.", None) == ["region_unchanged, unseen"]
+    assert read("Nothing else changed.", None) == ["nothing_else_changed, unseen"]
 
 
 def test_statements_without_a_claim_are_returned_and_plans_are_not() -> None:
