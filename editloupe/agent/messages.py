@@ -145,15 +145,18 @@ def _fill(block: Block, form: PictureForm, album: Album, limits: EncodingLimits,
 
 def find_pictures(messages: Iterable[AnyMessage]) -> Iterator[Sha]:
     """Yield the hash of every picture reference in these messages."""
+    return (block["sha"] for block in _picture_blocks(messages))
+
+
+def _picture_blocks(messages: Iterable[AnyMessage]) -> Iterator[Block]:
     for message in messages:
         if isinstance(message.content, list):
-            yield from (b["sha"] for b in message.content if isinstance(b, dict) and b.get("type") == PICTURE)
+            yield from (part for part in message.content if isinstance(part, dict) and part.get("type") == PICTURE)
 
 
 def describe_pictures(messages: Iterable[AnyMessage], album: Album, limits: EncodingLimits) -> tuple[SentPicture, ...]:
     """Return how the pictures of these messages are sent, for the trace."""
-    blocks = (part for m in messages if isinstance(m.content, list) for part in m.content if isinstance(part, dict))
-    return tuple(album[b["sha"]].sent(b["name"], limits) for b in blocks if b.get("type") == PICTURE)
+    return tuple(album[block["sha"]].sent(block["name"], limits) for block in _picture_blocks(messages))
 
 
 def make_storable(message: AIMessage) -> AIMessage:
@@ -283,7 +286,7 @@ def set_question_content(span: Span, messages: Sequence[AnyMessage], album: Albu
     """Set the attributes of a chat span that describe the request: picture hashes, and messages if these are captured."""
     if not span:
         return
-    span.set(editloupe__pictures=list(dict.fromkeys(_pictures(messages))))
+    span.set(editloupe__pictures=list(dict.fromkeys(find_pictures(messages))))
     if captures_content():
         span.set(gen_ai__input__messages=_to_json([_span_message(message, album, limits) for message in messages]))
 
@@ -293,13 +296,6 @@ def set_reply_content(span: Span, message: AIMessage, finish: str) -> None:
     if span and captures_content():
         record = {**_span_message(message, None, None), "finish_reason": finish}
         span.set(gen_ai__output__messages=_to_json([record]))
-
-
-def _pictures(messages: Iterable[AnyMessage]) -> Iterable[Sha]:
-    for message in messages:
-        for part in message.content if isinstance(message.content, list) else ():
-            if isinstance(part, dict) and part.get("type") == PICTURE:
-                yield part["sha"]
 
 
 def _span_message(message: AnyMessage, album: Album | None, limits: EncodingLimits | None) -> dict[str, Any]:

@@ -88,8 +88,8 @@ class Calibration(Record):
     @property
     def key(self) -> str:
         """The identity of the calibration: the judge, its questions and the thresholds."""
-        named = {"judge", "protocol", "mode", "confidence", "repeats", "asked", "after"}
-        facts: dict[str, Any] = self.model_dump(mode="json", include=named)
+        fields = {"judge", "protocol", "mode", "confidence", "repeats", "asked", "after"}
+        facts: dict[str, Any] = self.model_dump(mode="json", include=fields)
         thresholds = {name: trust.threshold for name, trust in self.criteria.items()}
         return content_key({**facts, "thresholds": thresholds})[:16]
 
@@ -110,18 +110,14 @@ class Calibration(Record):
 
     def check(self, judge: str, protocol: str, mode: str, asked: Mapping[str, tuple[str, ...]]) -> None:
         """Raise UserError unless judge, prompts, tools and settings are those of the calibration."""
-        for what, mine, theirs in (
-            ("judge", self.judge, judge),
-            ("protocol", self.protocol, protocol),
-            ("mode", self.mode, mode),
-        ):
-            if mine != theirs:
-                raise UserError(f"the calibration is valid for the {what} {mine}, not for {theirs}")
+        for name, value in {"judge": judge, "protocol": protocol, "mode": mode}.items():
+            if (calibrated := getattr(self, name)) != value:
+                raise UserError(f"the calibration is valid for the {name} {calibrated}, not for {value}")
         for criterion, keys in asked.items():
-            calibrated = self.asked.get(criterion)
-            if calibrated is None:
+            calibrated_keys = self.asked.get(criterion)
+            if calibrated_keys is None:
                 raise UserError(f"the calibration has no threshold for {criterion}; it has {', '.join(self.asked)}")
-            if set(keys) - set(calibrated):
+            if set(keys) - set(calibrated_keys):
                 raise UserError(
                     f"the calibration is not valid for {criterion} here: the prompt, the tools or the settings differ from "
                     "those it was made with; run `editloupe calibrate` on a run of this judge"

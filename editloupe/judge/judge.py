@@ -218,8 +218,8 @@ class Judge(BaseJudge):
             UserError: If the judge cannot be asked at all (a wrong key, an unknown model), or with `strict`.
         """
         check_edit(edit)
-        named = [rubric.criterion for rubric in self._protocol.select(criteria)] if criteria else self.criteria
-        wanted = tuple(dict.fromkeys(named))
+        names = [rubric.criterion for rubric in self._protocol.select(criteria)] if criteria else self.criteria
+        asked = tuple(dict.fromkeys(names))
         pictures = Album() if album is None else album
 
         async def ask(member: SingleJudge, names: tuple[str, ...], number: int, part: str) -> JudgeAnswers:
@@ -230,13 +230,13 @@ class Judge(BaseJudge):
 
         try:
             with edit_span(edit.id, self.protocol, self.mode, self.spec, repeat) as span:
-                answered = await self._end(edit, wanted, repeat, ask, strict, pictures)
+                answered = await self._end(edit, asked, repeat, ask, strict, pictures)
                 for outcome in answered.outcomes.values():
                     add_evaluation(span, outcome)
         finally:
             if album is None:  # the graph drops its own references later, in no fixed order
                 pictures.clear()
-        return self._judgement(edit, tuple(answered.outcomes.values()), answered.traces, wanted)
+        return self._judgement(edit, tuple(answered.outcomes.values()), answered.traces, asked)
 
     async def _end(
         self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask, strict: bool, album: Album
@@ -319,10 +319,9 @@ class Judge(BaseJudge):
             return await asyncio.to_thread(measure_support, verdict, traces, edit, album)
 
         together = PanelRunner(ask, covers, self.settings.min_confidence, check)
-        left = tuple(name for name in criteria if name not in settled)
-        measured = tuple(name for name in left if self._rubric_for(edit, name).measured)
-        left = tuple(name for name in left if name not in measured)
-        answered = await together.answer(plan, left, repeat) if left else JudgeAnswers()
+        measured = tuple(name for name in criteria if name not in settled and self._rubric_for(edit, name).measured)
+        asked = tuple(name for name in criteria if name not in settled and name not in measured)
+        answered = await together.answer(plan, asked, repeat) if asked else JudgeAnswers()
         computed = await ask(list_members(plan)[0], measured, repeat, "") if measured else JudgeAnswers()
         outcomes = {**settled, **computed.outcomes, **answered.outcomes}
         return JudgeAnswers(outcomes, (*computed.traces, *answered.traces))

@@ -169,7 +169,8 @@ class _History:
     opinions: list[Opinion] = field(default_factory=list)
     usage: Usage = Usage()
     steps: int = 0
-    told: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    """Why no verdict was kept so far, one sentence per stage."""
     served: tuple[Served, ...] = ()
 
     def pass_over(self, stage: CascadeStage, part: str) -> None:
@@ -178,7 +179,7 @@ class _History:
         self.opinions.append(
             Opinion(judge=stage.judge.spec, part=part, reason=Reason.LOW_CONFIDENCE, detail=why, asked=False)
         )
-        self.told.append(f"{stage.judge.spec} {why}")
+        self.reasons.append(f"{stage.judge.spec} {why}")
 
     def add(self, stage: CascadeStage, part: str, criterion: str, each: Sequence[Outcome]) -> Outcome | None:
         """Record a stage's answers. Return the outcome if the cascade ends here, None if the next stage is asked."""
@@ -186,14 +187,14 @@ class _History:
         kept = isinstance(outcome, Verdict) and stage.calibration.keeps(criterion, outcome.confidence)
         why = ""
         if isinstance(outcome, Verdict) and not kept:
-            sure = (
-                "without confidence" if outcome.confidence is None else f"with a confidence of {outcome.confidence:.3g}"
-            )
-            why = f"{format_answer(outcome)} {sure}, and verdicts are kept from {threshold:.3g} on"
+            confidence = "without confidence"
+            if outcome.confidence is not None:
+                confidence = f"with a confidence of {outcome.confidence:.3g}"
+            why = f"{format_answer(outcome)} {confidence}, and verdicts are kept from {threshold:.3g} on"
         self.opinions.append(make_opinion(stage.judge.spec, part, outcome, kept, why))
         self.usage, self.steps = self.usage + outcome.usage, self.steps + outcome.steps
         self.served = tuple(dict.fromkeys((*self.served, *outcome.served)))
-        self.told.append(f"{stage.judge.spec}: {why or getattr(outcome, 'detail', '')}")
+        self.reasons.append(f"{stage.judge.spec}: {why or getattr(outcome, 'detail', '')}")
         stops = isinstance(outcome, Unjudged) and outcome.reason in {*SERVER_REASONS, Reason.BUDGET}
         if not kept and not stops:
             return None
@@ -208,7 +209,7 @@ class _History:
         return Unjudged(
             criterion=criterion,
             reason=Reason.NEEDS_A_PERSON,
-            detail=f"no judge may be trusted here ({'; '.join(self.told)})",
+            detail=f"no judge may be trusted here ({'; '.join(self.reasons)})",
             usage=self.usage,
             steps=self.steps,
             opinions=tuple(self.opinions),
@@ -224,20 +225,20 @@ def stage_outcome(each: Sequence[Outcome], kind: str) -> Outcome:
     usage = sum((outcome.usage for outcome in each), Usage())
     steps = sum(outcome.steps for outcome in each)
     totals = {"usage": usage, "steps": steps, "served": merge_served(each)}
-    lost = [outcome for outcome in each if isinstance(outcome, Unjudged)]
+    unjudged = [outcome for outcome in each if isinstance(outcome, Unjudged)]
     for reasons in ({Reason.BUDGET}, SERVER_REASONS):
-        if cut := next((outcome for outcome in lost if outcome.reason in reasons), None):
-            return cut.model_copy(update=totals)
+        if ended := next((outcome for outcome in unjudged if outcome.reason in reasons), None):
+            return ended.model_copy(update=totals)
     verdicts = [outcome for outcome in each if isinstance(outcome, Verdict)]
     chosen = middle_verdict(verdicts) or next(iter(verdicts), None)
     if chosen is None:
-        return lost[0].model_copy(update=totals)
+        return unjudged[0].model_copy(update=totals)
     scores = [outcome.score for outcome in verdicts]
     if kind in ("confidence", "claims"):
-        sure = mean_confidence([outcome.confidence for outcome in verdicts])
+        confidence = mean_confidence([outcome.confidence for outcome in verdicts])
     else:
-        sure = vote_share(scores) if kind == "repeats" else normalized_agreement(scores)
-    return chosen.model_copy(update={**totals, "confidence": sure if chosen.score is not None else None})
+        confidence = vote_share(scores) if kind == "repeats" else normalized_agreement(scores)
+    return chosen.model_copy(update={**totals, "confidence": confidence if chosen.score is not None else None})
 
 
 PANEL_RULE = "most votes, else the lower median; more than half must answer"
@@ -291,19 +292,19 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
         for part, (judge, outcome) in zip(parts, answers, strict=True)
     )
     failed = [(judge, outcome) for judge, outcome in answers if isinstance(outcome, Unjudged)]
-    cut = next((outcome for _, outcome in failed if outcome.reason == Reason.BUDGET), None)
-    if cut is not None or chosen is None or 2 * len(verdicts) <= len(answers):
+    capped = next((outcome for _, outcome in failed if outcome.reason == Reason.BUDGET), None)
+    if capped is not None or chosen is None or 2 * len(verdicts) <= len(answers):
         # Server failures come first: the same command retries such units.
-        whose = cut or min((o for _, o in failed), key=lambda outcome: outcome.reason not in SERVER_REASONS)
+        decisive = capped or min((o for _, o in failed), key=lambda outcome: outcome.reason not in SERVER_REASONS)
         reasons = "; ".join(f"{judge}: {outcome.detail}" for judge, outcome in failed)
         detail = (
-            cut.detail
-            if cut
+            capped.detail
+            if capped
             else f"{len(verdicts)} of {len(answers)} judges answered, and more than half must ({reasons})"
         )
         return Unjudged(
             criterion=criterion,
-            reason=whose.reason,
+            reason=decisive.reason,
             detail=detail,
             usage=usage,
             steps=steps,
@@ -376,14 +377,14 @@ def _choose(verdicts: Sequence[Verdict], judges: int) -> tuple[Verdict | None, f
 
 def _rationale(answers: Sequence[tuple[str, Outcome]], chosen: Verdict) -> str:
     """List the answer of each judge, then the rationale of the judge whose verdict counts."""
-    answers_text, whose = [], ""
-    for judge, outcome in answers:
-        if isinstance(outcome, Unjudged):
-            answers_text.append(f"{judge} is unjudged ({outcome.reason.value})")
-        else:
-            answers_text.append(f"{judge}: {format_answer(outcome)}")
-            whose = whose or (judge if outcome is chosen else "")
-    return f"{'; '.join(answers_text)}. {whose}: {chosen.rationale}".strip()
+    answers_text = [
+        f"{judge} is unjudged ({outcome.reason.value})"
+        if isinstance(outcome, Unjudged)
+        else f"{judge}: {format_answer(outcome)}"
+        for judge, outcome in answers
+    ]
+    author = next(judge for judge, outcome in answers if outcome is chosen)
+    return f"{'; '.join(answers_text)}. {author}: {chosen.rationale}".strip()
 
 
 def mean_confidence(confidences: Sequence[float | None]) -> float | None:

@@ -151,11 +151,11 @@ def _member(spec: str, base_url: str | None) -> SingleJudge:
     return SingleJudge(spec, None if spec == RULES else base_url)
 
 
-def _panel(named: str, base_url: str | None) -> Panel:
-    if is_file_spec(PANEL + named):
-        members = _read_members(Path(named), base_url)
+def _panel(specs_or_file: str, base_url: str | None) -> Panel:
+    if is_file_spec(PANEL + specs_or_file):
+        members = _read_members(Path(specs_or_file), base_url)
     else:
-        members = tuple(_member(spec.strip(), base_url) for spec in named.split(",") if spec.strip())
+        members = tuple(_member(spec.strip(), base_url) for spec in specs_or_file.split(",") if spec.strip())
     specs = [member.spec for member in members]
     if len(specs) < 2:
         raise UserError(f"a panel has at least two judges, such as {PANEL}openai:NAME,google_genai:NAME,{RULES}")
@@ -166,15 +166,14 @@ def _panel(named: str, base_url: str | None) -> Panel:
 
 def _read_members(path: Path, base_url: str | None) -> tuple[SingleJudge, ...]:
     """Read a panel's file: `members`, each with `judge` and optionally `base_url`."""
-    entries = _entries(path, "members", "a panel's file")
-    return tuple(
-        _member(
-            _text(entry, "judge", path, f"member {number}") or "",
-            _text(entry, "base_url", path, "", needed=False) or base_url,
-        )
-        for number, entry in enumerate(entries, 1)
-        if _check_fields(entry, ("judge", "base_url"), path)
-    )
+    members = []
+    for number, entry in enumerate(_entries(path, "members", "a panel's file"), 1):
+        _check_fields(entry, ("judge", "base_url"), path)
+        spec = _text(entry, "judge", path)
+        if spec is None:
+            raise UserError(f"{path}: judge of member {number} must be a text")
+        members.append(_member(spec, _text(entry, "base_url", path) or base_url))
+    return tuple(members)
 
 
 def _cascade(path: Path, base_url: str | None) -> Cascade:
@@ -233,8 +232,8 @@ def _stage_calibration(entry: Mapping[str, Any], path: Path, earlier: Sequence[C
 
 
 def _stage(entry: Mapping[str, Any], calibration: Calibration, path: Path, base_url: str | None) -> CascadeStage:
-    spec = _text(entry, "judge", path, "", needed=False) or calibration.judge
-    server = _text(entry, "base_url", path, "", needed=False) or base_url
+    spec = _text(entry, "judge", path) or calibration.judge
+    server = _text(entry, "base_url", path) or base_url
     if spec.startswith(CASCADE):
         raise UserError(f"{path}: a cascade cannot be a stage of another one")
     plan = plan_of(spec, server)
@@ -246,26 +245,26 @@ def _stage(entry: Mapping[str, Any], calibration: Calibration, path: Path, base_
     return CascadeStage(plan, calibration)
 
 
-def _entries(path: Path, name: str, what: str, data: Any = None) -> list[Mapping[str, Any]]:
+def _entries(path: Path, name: str, file_kind: str, data: Any = None) -> list[Mapping[str, Any]]:
     data = read_yaml(path) if data is None else data
     entries = data.get(name) if isinstance(data, Mapping) else None
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, Mapping) for entry in entries):
-        raise UserError(f'{path} is not {what}: it needs "{name}:" with one entry per judge')
+        raise UserError(f'{path} is not {file_kind}: it needs "{name}:" with one entry per judge')
     return entries
 
 
-def _check_fields(entry: Mapping[str, Any], fields: tuple[str, ...], path: Path) -> bool:
+def _check_fields(entry: Mapping[str, Any], fields: tuple[str, ...], path: Path) -> None:
     if strange := [str(name) for name in entry if name not in fields]:
         raise UserError(f"{path}: {strange[0]} is not a field of an entry; it has {', '.join(fields)}")
-    return True
 
 
-def _text(entry: Mapping[str, Any], name: str, path: Path, whose: str, needed: bool = True) -> str | None:
+def _text(entry: Mapping[str, Any], name: str, path: Path) -> str | None:
+    """Return a field of an entry; None if it is not set."""
     value = entry.get(name)
-    if value is None and not needed:
+    if value is None:
         return None
     if not isinstance(value, str) or not value.strip():
-        raise UserError(f"{path}: {name}{f' of {whose}' if whose else ''} must be a text")
+        raise UserError(f"{path}: {name} must be a text")
     return value.strip()
 
 

@@ -64,8 +64,7 @@ def question_facts(
         facts["rules"] = rules_fingerprint()
     else:
         native = profile.native_tools and looks
-        tools_told = _SOME_TOOL if looks else ()
-        prompt = build_system_text(rubric, mode, tools_told, native, structured, written)
+        prompt = build_system_text(rubric, mode, _SOME_TOOL if looks else (), native, structured, written)
         # Texts outside the system text, such as the introduction of the instruction, are only in the wording.
         facts["wording"] = text_key(f"{prompt}\n{rubric.wording.model_dump_json()}")
         facts |= {"sampling": build_sampling(profile, settings), "structured": structured}
@@ -133,7 +132,7 @@ def plan_facts(plan: Plan, facts_of: FactsOf) -> dict[str, Any]:
 
 
 def _shared(each: list[dict[str, Any]]) -> dict[str, Any]:
-    return {name: facts[name] for name in SHARED for facts in each[:1] if name in facts}
+    return {name: each[0][name] for name in SHARED if name in each[0]}
 
 
 def _own(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def _describe_tools(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iter
     }
     if lists["changed"] and not lists["added"] and not lists["removed"]:
         return iter([", ".join(lists["changed"])])
-    return (f"{', '.join(tools)} {what}" for what, tools in lists.items() if tools)
+    return (f"{', '.join(tools)} {change}" for change, tools in lists.items() if tools)
 
 
 def tabulate_settings(questions: Sequence[Mapping[str, Any]]) -> list[tuple[str, tuple[str, ...]]]:
@@ -124,8 +124,11 @@ def _flatten(facts: Mapping[str, Any], criterion: str) -> Iterator[tuple[str, st
             yield WORDS[name].format(criterion), f"version {str(value)[:8]}"
         elif name == TOOLS and isinstance(value, Mapping):
             for tool, settings in value.items():
-                known = settings if isinstance(settings, Mapping) else {"version": settings}
-                yield f"tool {tool}", ", ".join(f"{key} {_format_value(known[key])}" for key in sorted(known))
+                facts_of_tool = settings if isinstance(settings, Mapping) else {"version": settings}
+                yield (
+                    f"tool {tool}",
+                    ", ".join(f"{key} {_format_value(facts_of_tool[key])}" for key in sorted(facts_of_tool)),
+                )
         elif isinstance(value, Mapping):
             yield from _flatten(value, criterion)
         elif isinstance(value, list):

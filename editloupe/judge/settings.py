@@ -125,7 +125,7 @@ class Setup(Record):
         return self
 
     def judge_settings(self, settings: JudgeSettings | None = None) -> JudgeSettings:
-        """Return the settings of judging. Values set in `given` override the preset."""
+        """Return the settings of judging. Values that are set in `settings` override the preset."""
         own = {name: getattr(settings, name) for name in settings.model_fields_set} if settings else {}
         try:
             return JudgeSettings.model_validate({**self.judging, **own})
@@ -133,7 +133,7 @@ class Setup(Record):
             raise UserError(f"judging.{describe_error(error)}") from None
 
     def tool_settings(self, settings: ToolSettings | None = None) -> ToolSettings:
-        """Return the settings of the tools. `given` overrides the preset, and the preset overrides the environment."""
+        """Return the settings of the tools. `settings` override the preset, and the preset overrides the environment."""
         if settings is None:
             return replace(ToolSettings.from_environment(), **self.tools)
         usual = ToolSettings()
@@ -217,15 +217,15 @@ def setup_names() -> tuple[str, ...]:
     return tuple(sorted(file.name.removesuffix(".yaml") for file in PRESETS.iterdir() if file.name.endswith(".yaml")))
 
 
-def find_setup(named: str | Path | Setup | None) -> Setup:
+def find_setup(preset: str | Path | Setup | None) -> Setup:
     """Return a preset by its name or its file. Raise UserError if there is none."""
-    if isinstance(named, Setup):
-        return named
-    if named is None or str(named) in setup_names():
-        return _bundled(str(named or DEFAULT_SETUP))
-    file = Path(named)
+    if isinstance(preset, Setup):
+        return preset
+    if preset is None or str(preset) in setup_names():
+        return _bundled(str(preset or DEFAULT_SETUP))
+    file = Path(preset)
     if not file.exists():
-        raise UserError(f'"{named}" is neither a set-up nor a file; there are: {", ".join(setup_names())}')
+        raise UserError(f'"{preset}" is neither a set-up nor a file; there are: {", ".join(setup_names())}')
     content = read_yaml(file)
     if not isinstance(content, dict):
         raise UserError(f"{file} must hold a set-up: protocol, mode, judging, tools, rules")

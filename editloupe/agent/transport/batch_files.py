@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from editloupe.agent.transport.errors import ModelFailed, clean
+from editloupe.agent.transport.errors import ModelFailed, clean, walk_causes
 from editloupe.agent.transport.http import load_certificates
 from editloupe.agent.transport.rate_limits import OverBudget
 from editloupe.types import Reason, UserError
@@ -111,16 +111,16 @@ async def find_job(files: BatchFiles, mark: str) -> str | None:
     """
     parts = mark.split("-")
     oldest = int(parts[1], 16) - CLOCK_ERROR if len(parts) == 3 else 0.0
-    cursor, seen = None, set[str]()
-    while len(seen) < MOST_PAGES:
+    cursor, cursors = None, set[str]()
+    while len(cursors) < MOST_PAGES:
         jobs, cursor = await files.list_jobs(cursor)
         if name := next((job.name for job in jobs if job.mark == mark), None):
             return name
         if cursor is None or (jobs and all(job.created is not None and job.created < oldest for job in jobs)):
             return None
-        if cursor in seen:
+        if cursor in cursors:
             break
-        seen.add(cursor)
+        cursors.add(cursor)
     raise BatchRefused(
         f"the submission of batch job {mark} was not confirmed, and the provider's list of jobs cannot be read back "
         "to that time, so it is not sent again; use another --out if your account has no job with this mark",
@@ -171,13 +171,11 @@ class NoReply(Exception):
 
 def raise_queue_error(error: BaseException) -> None:
     """Raise the queue's error if it caused a client's error."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, NoReply):
-            raise ModelFailed(Reason.TIMEOUT if seen.expired else Reason.MODEL_ERROR, seen.sentence)
-        if isinstance(seen, OverBudget):
-            raise seen
-        seen = seen.__cause__ or seen.__context__
+    for cause in walk_causes(error):
+        if isinstance(cause, NoReply):
+            raise ModelFailed(Reason.TIMEOUT if cause.expired else Reason.MODEL_ERROR, cause.sentence)
+        if isinstance(cause, OverBudget):
+            raise cause
 
 
 class QueueTransport:

@@ -88,7 +88,7 @@ def classify(error: BaseException, model: str, timeout: float, form: ErrorForm =
     Returns:
         The fault; its sentence never contains a secret.
     """
-    chain = list(_chain(error))
+    chain = list(walk_causes(error))
     bodies = [body for error in chain for body in _bodies(error, form)]
     message = _server_message(chain, bodies)
     for cause in chain:
@@ -182,10 +182,11 @@ def _url(error: BaseException) -> str:
         return ""
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+def walk_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause of that one and so on, each once."""
+    ids: set[int] = set()
+    while error is not None and id(error) not in ids:
+        ids.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
@@ -143,8 +143,7 @@ def read_statements(trace: Trace, source: Sha) -> tuple[list[Statement], str]:
                 and {data.get("first"), data.get("second")} == {SOURCE, EDITED}
                 and "regions" in data
             ):
-                whole = bool(data.get("whole_scene")) or data.get("first") != SOURCE
-                regions: Sequence[Mapping[str, Any]] = () if whole else data["regions"]
-                listed = None if whole else tuple(Box.model_validate(region["box"]) for region in regions)
+                has_boxes = data.get("first") == SOURCE and not data.get("whole_scene")
+                listed = tuple(Box.model_validate(region["box"]) for region in data["regions"]) if has_boxes else None
                 cropped = len(data.get("crops", ()))
     return statements, answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from editloupe.judge.claims.claim_patterns import read_claims, read_label
 from editloupe.judge.claims.claim_records import CheckedClaim, Claim, ClaimState, Statement, read_statements
 from editloupe.judge.claims.pixel_facts import Instruments, PairFacts
 from editloupe.pictures.decode import Album
-from editloupe.types import Edit, Sha, Trace, Verdict
+from editloupe.types import Edit, Opinion, Sha, Trace, Verdict
 
 MOST_CLAIMS = 100
 """Claims that are checked in the words that led to one label. A detector may look for the object of each."""
@@ -61,8 +61,12 @@ def read_words(verdict: Verdict, traces: Sequence[Trace], source: Sha) -> Spoken
         traces: Its traces; without any, its rationale is read.
         source: The hash of the source picture.
     """
-    parts = {opinion.part for opinion in verdict.opinions if opinion.kept}
-    traces = [trace for trace in traces if trace.steps and (not parts or _is_of(trace, parts))]
+    counting = list(_list_counting(verdict.opinions))
+    traces = [
+        trace
+        for trace in traces
+        if trace.steps and (not counting or any(parts <= set(trace.part.split(", ")) for parts in counting))
+    ]
     label = verdict.label or ""
     if not traces:
         return SpokenVerdict((SpokenPart((Statement(verdict.rationale, None, None, None),), label, None),), 0)
@@ -74,8 +78,12 @@ def read_words(verdict: Verdict, traces: Sequence[Trace], source: Sha) -> Spoken
     return SpokenVerdict(tuple(spoken), tools)
 
 
-def _is_of(trace: Trace, parts: Collection[str]) -> bool:
-    return any(trace.part == part or trace.part.startswith(f"{part}, ") for part in parts)
+def _list_counting(opinions: Sequence[Opinion]) -> Iterator[set[str]]:
+    """Yield the parts of each judge whose answer counts: its own, and those of the panels and stages around it."""
+    for opinion in opinions:
+        if opinion.kept:
+            inner = list(_list_counting(opinion.opinions))
+            yield from ({opinion.part, *parts} for parts in inner or [set[str]()])
 
 
 def check_words(
