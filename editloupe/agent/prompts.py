@@ -59,10 +59,10 @@ def build_system_text(
     """
     mode_text, words = rubric.modes[mode], rubric.wording
     type_notes = rubric.type_notes if mode_text.type_notes else {}
-    told_tools = _tools(tools, words) if tools and not native else ""
+    tools_text = _tools(tools, words) if tools and not native else ""
     answering = format_answer_rules(rubric.answer, bool(tools), native, structured, written, words)
     if words.whole:
-        return fill_in(words.whole, tools=told_tools, how_to_answer=answering)
+        return fill_in(words.whole, tools=tools_text, how_to_answer=answering)
     parts = [
         words.role,
         f"{fill_in(words.criterion, title=rubric.title)}\n{rubric.question.strip()}",
@@ -71,7 +71,7 @@ def build_system_text(
         _answers(rubric.answer, words),
         _format_bullets(words.notes, (*rubric.notes, *_select_offered(mode_text.notes, not_offered))),
         _format_bullets(words.type_notes, [f"{name}: {note.strip()}" for name, note in type_notes.items()]),
-        told_tools,
+        tools_text,
         answering,
         _examples(rubric, mode, bool(tools), native, structured, not_offered),
     ]
@@ -276,17 +276,17 @@ def build_functions(tools: Iterable[Tool], view: View, per_mille: bool, words: W
     ]
 
 
-def reword_observation(seen: Observation, words: Wording) -> Observation:
+def reword_observation(observation: Observation, words: Wording) -> Observation:
     """Return a tool's result and its captions in a wording."""
-    if seen.failed:
-        text, captions = fill_in(words.tool_error, said=seen.text), seen.captions
+    if observation.failed:
+        text, captions = fill_in(words.tool_error, said=observation.text), observation.captions
     else:
-        text = fill_in(words.tool_results.get(seen.tool, SAID), said=seen.text)
-        caption = words.tool_captions.get(seen.tool, SAID)
-        captions = tuple(fill_in(caption, said=original) for original in seen.captions)
-    if (text, captions) == (seen.text, seen.captions):
-        return seen
-    return seen.model_copy(update={"text": text, "captions": captions})
+        text = fill_in(words.tool_results.get(observation.tool, SAID), said=observation.text)
+        caption = words.tool_captions.get(observation.tool, SAID)
+        captions = tuple(fill_in(caption, said=original) for original in observation.captions)
+    if (text, captions) == (observation.text, observation.captions):
+        return observation
+    return observation.model_copy(update={"text": text, "captions": captions})
 
 
 def _parameters(tool: Tool, view: View, per_mille: bool, words: Wording) -> dict[str, Any]:

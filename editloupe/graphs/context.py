@@ -32,9 +32,9 @@ class ObservationCache:
     async def observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: EncodingLimits) -> Observation:
         """Return the observation of a call. An error of the tool becomes a sentence for the model."""
         with tool_span(call) as span:
-            seen = await self._observe(toolbox, call, view, wire)
-            set_observation(span, seen)
-        return seen
+            observation = await self._observe(toolbox, call, view, wire)
+            set_observation(span, observation)
+        return observation
 
     async def _observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: EncodingLimits) -> Observation:
         key = _key(call, view)
@@ -42,14 +42,16 @@ class ObservationCache:
         before = pending is not None
         if pending is None:
             pending = self._observed[key] = toolbox.run_in_worker(call.name, _run, toolbox, call, view, wire)
-        seen = await asyncio.shield(pending)  # if one criterion is cancelled, another may still wait for the result
-        seconds = 0.0 if before else seen.seconds
-        return seen.model_copy(update={"call_id": call.id, "seconds": seconds, "cached": seen.cached or before})
+        observation = await asyncio.shield(
+            pending
+        )  # if one criterion is cancelled, another may still wait for the result
+        update = {"call_id": call.id, "cached": observation.cached or before}
+        return observation.model_copy(update={**update, "seconds": 0.0 if before else observation.seconds})
 
-    def keep(self, call: ToolCall, view: View, seen: Observation) -> None:
+    def keep(self, call: ToolCall, view: View, observation: Observation) -> None:
         """Store the observation of an earlier call, so that the call is not run again."""
         self._observed[_key(call, view)] = future = asyncio.get_running_loop().create_future()
-        future.set_result(seen)
+        future.set_result(observation)
 
 
 def _key(call: ToolCall, view: View) -> str:

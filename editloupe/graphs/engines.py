@@ -60,20 +60,20 @@ def _measure(context: CaseContext, answer: MeasuredAnswer) -> CaseResult:
     except Exception as error:  # must not affect the criteria that a judge is asked
         detail = f"{answer.measure} failed: {type(error).__name__}: {one_line(str(error))}"
         return CaseResult(case, context.heading, None, Failure(Reason.INTERNAL, detail))
-    given = _to_answer(answer, value)
+    measured = _to_answer(answer, value)
     call = ToolCall(id=answer.measure, name=answer.measure, parameters={"pictures": list(case.pictures)})
-    text = f"{MEASURES[answer.measure].shows}: {given.text}"
+    text = f"{MEASURES[answer.measure].shows}: {measured.text}"
     observation = Observation(call_id=call.id, tool=call.name, text=text, data={answer.measure: value})
     step = Step(
         index=0,
         thought=f"Measured without a judge: {text}.",
         calls=(call,),
         observations=(observation,),
-        answer=given.text,
+        answer=measured.text,
         seconds=time.perf_counter() - started,
     )
     trace = context.heading.model_copy(update={"steps": (step,), "seconds": step.seconds})
-    return CaseResult(case, trace, given, None)
+    return CaseResult(case, trace, measured, None)
 
 
 def _open_pictures(context: CaseContext) -> list[Picture]:
@@ -135,13 +135,13 @@ async def _by_tool(context: CaseContext, stage: PreliminaryQuestion) -> StageRes
     shared = context.shared
     parameters = {"comparison_image_1": first, "comparison_image_2": second}
     call = ToolCall(id="stage_0", name=TOOL, parameters=parameters)
-    seen = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
-    seen = reword_observation(seen, context.case.rubric.wording)
-    if seen.failed:
-        return StageResult(context.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
-    step = Step(index=0, thought=stage.title, calls=(call,), observations=(seen,))
-    crops = dict(zip(seen.captions, seen.pictures, strict=True))
-    return StageResult(_with_differences(context.case, stage, seen.text, crops), (step,))
+    plain = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
+    observation = reword_observation(plain, context.case.rubric.wording)
+    if observation.failed:
+        return StageResult(context.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {observation.text}"))
+    step = Step(index=0, thought=stage.title, calls=(call,), observations=(observation,))
+    crops = dict(zip(observation.captions, observation.pictures, strict=True))
+    return StageResult(_with_differences(context.case, stage, observation.text, crops), (step,))
 
 
 def make_stage_case(case: Case, stage: PreliminaryQuestion) -> Case:

@@ -20,6 +20,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import StateSnapshot
 from pydantic import Field
 
+from editloupe._util.text import number_of
 from editloupe.agent.messages import build_correction, change_reply, change_reply_text, rebuild_reply
 from editloupe.agent.prompts import format_final_answer
 from editloupe.agent.replies.answers import ParsedAnswer, parse_reply
@@ -66,13 +67,13 @@ class StepChange(Record):
         positions = [split_place(position) for position in self.pictures]
         for call in (*self.dropped, *self.again, *self.boxes, *(call for call, _ in positions)):
             if not 1 <= call <= len(step.calls):
-                have = f"{len(step.calls)} call{'s' * (len(step.calls) != 1)}" if step.calls else "no calls"
+                have = number_of(len(step.calls), "call") if step.calls else "no calls"
                 raise UserError(f"step {number} has {have}, so there is no observation {call}")
         self._check_once([call for call, _ in positions])
         for call, picture in positions:
             observation = find_observation(step, step.calls[call - 1])
             if (count := len(observation.pictures) if observation else 0) < picture:
-                have = f"{count} picture{'s' * (count != 1)}" if count else "no picture"
+                have = number_of(count, "picture") if count else "no picture"
                 raise UserError(f"observation {call} of step {number} has {have}, so there is no {picture}")
         for call, box in self.boxes.items():
             if not all(map(isfinite, box)):
@@ -109,16 +110,16 @@ class StepChange(Record):
         """Return True if a call has to run again."""
         return number in self.boxes or number in self.again
 
-    def apply(self, call: ToolCall, number: int, seen: Observation | None) -> Observation:
+    def apply(self, call: ToolCall, number: int, observation: Observation | None) -> Observation:
         """Return the changed observation of a call."""
-        if seen is None or number in self.dropped:
+        if observation is None or number in self.dropped:
             return Observation(call_id=call.id, tool=call.name, text=NO_RESULT, failed=True)
-        pictures = list(seen.pictures)
+        pictures = list(observation.pictures)
         for position, sha in self.pictures.items():
             of, picture = split_place(position)
             if of == number:
                 pictures[picture - 1] = sha
-        return seen.model_copy(update={"pictures": tuple(pictures)})
+        return observation.model_copy(update={"pictures": tuple(pictures)})
 
 
 def split_place(position: str) -> tuple[int, int]:
@@ -141,7 +142,7 @@ def split_place(position: str) -> tuple[int, int]:
 
 def find_observation(step: Step, call: ToolCall) -> Observation | None:
     """Return the observation of a call, if there is one."""
-    return next((seen for seen in step.observations if seen.call_id == call.id), None)
+    return next((observation for observation in step.observations if observation.call_id == call.id), None)
 
 
 def find_box_parameter(call: ToolCall) -> str | None:
@@ -179,7 +180,7 @@ class ForkPlan:
 
     def __post_init__(self) -> None:
         if not 1 <= self.step <= len(self.kept):
-            count = f"{len(self.kept)} step{'s' * (len(self.kept) != 1)}"
+            count = number_of(len(self.kept), "step")
             raise UserError(f"the trace has {count}, counted from 1; there is no step {self.step}")
         self.change.check(self.kept[self.step - 1].step, self.step)
 
@@ -222,8 +223,8 @@ class ForkedLoop:
         first = self._plan.kept[0].step
         if self._plan.step == 1:
             raise UserError("step 1 is the tool's list of differences, made before the judge was asked; fork at step 2")
-        for call, seen in zip(first.calls, first.observations, strict=False):
-            context.shared.observations.keep(call, context.view(), seen)
+        for call, observation in zip(first.calls, first.observations, strict=False):
+            context.shared.observations.keep(call, context.view(), observation)
         self._done = 1
 
     async def ainvoke(self, start: LoopState, config: RunnableConfig, *, context: CaseContext) -> dict[str, Any]:
@@ -260,10 +261,10 @@ class ForkedLoop:
 
 async def _replay_step(graph: Graph, stored: StoredStep, context: CaseContext) -> None:
     """Append one stored step to the conversation with the loop's own nodes."""
-    here = await graph.aget_state(THREAD)
-    if here.next == ("insist",):
+    snapshot = await graph.aget_state(THREAD)
+    if snapshot.next == ("insist",):
         await graph.ainvoke(None, THREAD, context=context, interrupt_before=["think"])
-    turns = int(here.values["turns"])
+    turns = int(snapshot.values["turns"])
     message, step = _message(stored, context), stored.step.model_copy(update={"index": turns})
     if step.calls:
         values = LoopState(messages=[message], current=step, turns=turns + 1)
@@ -271,7 +272,7 @@ async def _replay_step(graph: Graph, stored: StoredStep, context: CaseContext) -
         await graph.ainvoke(None, THREAD, context=context, interrupt_before=_STOPS)
     else:
         reply = message if step.raw.strip() else None
-        values, node = _reject_reply(reply, step, turns, int(here.values["repairs"]), context)
+        values, node = _reject_reply(reply, step, turns, int(snapshot.values["repairs"]), context)
         await graph.aupdate_state(THREAD, values, as_node=node)
 
 
@@ -284,7 +285,7 @@ def _reject_reply(
         sentence = fill_in(rubric.wording.insist, form=format_final_answer(rubric.answer, rubric.wording))
     else:
         sentence = fill_in(rubric.wording.repair, problem=step.problem)
-    messages = [*([message] if message else []), *build_correction(message, sentence)]
+    messages = [*([message] if message else []), *build_correction(message, sentence, rubric.wording)]
     values = LoopState(messages=messages, steps=[step], current=None, turns=turns + 1)
     if used_up:
         return LoopState(**values, insisted=True), "insist"
@@ -311,10 +312,10 @@ async def _change_step(
     thought = step.thought if change.thought is None else change.thought
     observations = []
     for number, call in enumerate(calls, 1):
-        seen = find_observation(step, call)
+        observation = find_observation(step, call)
         if change.must_run(number):
-            seen = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
-        observations.append(change.apply(call, number, seen))
+            observation = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
+        observations.append(change.apply(call, number, observation))
     values = {"index": turns, "thought": thought, "calls": calls, "observations": tuple(observations), "answer": None}
     changed = step.model_copy(update={**values, "raw": raw})
     if calls:

@@ -77,8 +77,8 @@ class CaseContext(LiveContext):
         for name, sha in self.case.pictures.items():
             picture = self.shared.album[sha]
             frames[name] = Frame(picture.size, picture.wire(self.shared.wire).size, self.shared.chat.profile.per_mille)
-        named = self.shared.toolbox.settings.pictures
-        pictures = {name: sha for name, sha in self.case.pictures.items() if named is None or name in named}
+        offered = self.shared.toolbox.settings.pictures
+        pictures = {name: sha for name, sha in self.case.pictures.items() if offered is None or name in offered}
         return View(self.shared.album, pictures, self.case.edit.instruction, frames, self.shared.toolbox.memory)
 
     @cached_property
@@ -361,11 +361,11 @@ def _make_failure(
         return Failure(cut.reason, cut.detail, text)
     if spent:
         return Failure(Reason.NO_ANSWER, "the judge used up its turns without giving an answer", text)
-    given = number_of(replies, "reply", "replies")
+    count = number_of(replies, "reply", "replies")
     if empty:
-        return Failure(Reason.NO_ANSWER, f"no answer in {given}; the last one was empty")
+        return Failure(Reason.NO_ANSWER, f"no answer in {count}; the last one was empty")
     problem = f"; problem with the last one: “{problem}”" if problem else ""
-    return Failure(Reason.UNREADABLE, f"no readable answer in {given}{problem}", text)
+    return Failure(Reason.UNREADABLE, f"no readable answer in {count}{problem}", text)
 
 
 async def _observation(context: CaseContext, view: View, call: ToolCall, number: int) -> Observation:
@@ -376,8 +376,8 @@ async def _observation(context: CaseContext, view: View, call: ToolCall, number:
     if call.name not in context.tool_names:
         text = describe_unknown_tool(call.name, context.tool_names)
         return Observation(call_id=call.id, tool=call.name, text=text, failed=True)
-    seen = await context.shared.observations.observe(context.shared.toolbox, call, view, context.shared.wire)
-    return reword_observation(seen, words)
+    observation = await context.shared.observations.observe(context.shared.toolbox, call, view, context.shared.wire)
+    return reword_observation(observation, words)
 
 
 def _finish_turn(current: Step | None, context: CaseContext, update: LoopState) -> LoopState:

@@ -64,13 +64,12 @@ def measure(
     reach = max(2, round(REACH * scale))
     instance = _instance(s, r, rects)
     level = max(same, 1.3 * float(np.median([_at(s, instance, rect, reach) for rect in rects])))
-    here = [_at(e, instance, rect, reach) < level for rect in rects]
-    missing = [rect for rect, there in zip(rects, here, strict=True) if not there]
+    missing = [rect for rect in rects if not _at(e, instance, rect, reach) < level]
     recoloured, other = _count_recoloured(e, instance, missing, reach, level) if missing else (0, None)
     looks = [instance] if other is None else [instance, other]
     further = _find_elsewhere(e, s, looks, rects, level)
     added = sum(_pattern(e, looks, candidate) >= PATTERN for candidate in further if candidate.gap < level)
-    kept = sum(here)
+    kept = len(rects) - len(missing)
     return {
         "before": float(len(rects)),
         "kept": float(kept),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
@@ -13,7 +13,7 @@ from typing import Any
 
 from editloupe.agent.rules import counting, regions
 from editloupe.agent.rules.instructions import ChangeRequest
-from editloupe.agent.rules.pixels import Rect, is_alike
+from editloupe.agent.rules.pixels import Rect, is_alike, to_rect
 from editloupe.agent.rules.thresholds import FollowingChecks, LogisticCheck, Thresholds
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
@@ -61,11 +61,10 @@ def compare_text(request: ChangeRequest, lines: list[str]) -> TextReading:
     >>> compare_text(ChangeRequest("text", "sign", "OPEN NOW", "CLOSED"), ["open", "now"]).new
     1.0
     """
-    new, old = _plain(request.new), _plain(request.old)
-    best_new, best_old = _likeness(new, lines), _likeness(old, lines)
-    letters = sum(len(_plain(line)) for line in lines)
-    more = max(0.0, (letters - len(new)) / max(1, len(new))) if best_new > 0.6 else 0.0
-    return TextReading(True, best_new, best_old, more, tuple(lines))
+    new, old = measure_likeness(request.new, lines), measure_likeness(request.old, lines)
+    asked, letters = len(plain_text(request.new)), sum(len(plain_text(line)) for line in lines)
+    more = max(0.0, (letters - asked) / max(1, asked)) if new > 0.6 else 0.0
+    return TextReading(True, new, old, more, tuple(lines))
 
 
 def read_tool_result(
@@ -89,7 +88,7 @@ def read_tool_result(
     lines = [str(line["text"]) for line in lines_on_targets]
     for difference in places:
         text = str(difference["second"]["text"]) if difference.get("second") else ""
-        if _plain(text) and _plain(text) not in "".join(_plain(line) for line in lines):
+        if plain_text(text) and plain_text(text) not in "".join(plain_text(line) for line in lines):
             lines.append(text)
     return compare_text(request, lines)
 
@@ -128,19 +127,26 @@ def read_edited(
     return read_tool_result(request, result.data, case.target_boxes.get(EDITED, ()), places)
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
+    """Return the letters and digits of a text in lower case.
+
+    >>> plain_text("Open 24 h!")
+    'open24h'
+    """
     return re.sub(r"[\W_]+", "", text.casefold())
 
 
-def _likeness(wanted: str, lines: list[str]) -> float:
-    """Return the similarity of the requested text to one line or to all lines together."""
-    if not wanted:
+def measure_likeness(text: str, lines: Iterable[str]) -> float:
+    """Return the likeness of a text to a line that was read, or to all lines together, from 0 to 1."""
+    letters = plain_text(text)
+    if not letters:
         return 0.0
-    pieces = [_plain(line) for line in lines]
-    pieces.append("".join(pieces))
-    scores = [SequenceMatcher(None, wanted, piece, autojunk=False).ratio() for piece in pieces if piece]
-    contained = [1.0 for piece in pieces if wanted in piece]
-    return max(scores + contained, default=0.0)
+    pieces = [plain_text(line) for line in lines]
+    pieces = [piece for piece in (*pieces, "".join(pieces)) if piece]
+    if any(letters in piece for piece in pieces):
+        return 1.0
+    ratios = (SequenceMatcher(None, letters, piece, autojunk=False).ratio() for piece in pieces)
+    return max(ratios, default=0.0)
 
 
 Numbers = dict[str, float]
@@ -157,7 +163,7 @@ def knows_target(case: Case) -> bool:
 def measure_crops(case: Case, album: Album, request: ChangeRequest, reading: TextReading) -> Numbers:
     """Measure the target in its crops."""
     source, edited, reference = (album[case.pictures[name]].pixels for name in (SOURCE, EDITED, REFERENCE))
-    boxes = [_rect(box) for box in case.target_boxes[SOURCE]]
+    boxes = [to_rect(box) for box in case.target_boxes[SOURCE]]
     with _MEASURING:
         if request.kind == "count":
             return compare_counts(counting.measure(source, edited, reference, boxes), request)
@@ -167,17 +173,12 @@ def measure_crops(case: Case, album: Album, request: ChangeRequest, reading: Tex
 def compare_counts(counts: Mapping[str, float], request: ChangeRequest) -> Numbers:
     """Compare counts with the asked one; without an old count in the instruction, the annotated instances count."""
     target_count = float(request.new_count if request.new_count is not None else counts["before"])
-    there = counts["kept"] + counts["recoloured"]
+    present = counts["kept"] + counts["recoloured"]
     return dict(counts) | {
         "moved": min(1.0, abs(counts["after"] - counts["before"])),
         "off": min(2.0, abs(counts["after"] - target_count)),
-        "recoloured_share": counts["recoloured"] / there if there else 0.0,
+        "recoloured_share": counts["recoloured"] / present if present else 0.0,
     }
-
-
-def _rect(box: Any) -> Rect:
-    x1, y1, x2, y2 = box
-    return int(x1), int(y1), int(x2), int(y2)
 
 
 @dataclass(frozen=True)
@@ -281,7 +282,7 @@ def choose_region(
 
 def find_detected(detection: Mapping[str, Any], request: ChangeRequest) -> list[Rect]:
     """Return the boxes in which a detector found the target; of several, the one on the side the instruction names."""
-    boxes = [_rect(thing["box"]) for thing in detection.get("objects", ())]
+    boxes = [to_rect(thing["box"]) for thing in detection.get("objects", ())]
     ends = {"left": lambda b: b[0], "right": lambda b: -b[2], "top": lambda b: b[1], "bottom": lambda b: -b[3]}
     return [min(boxes, key=ends[request.place])] if request.place and boxes else boxes
 

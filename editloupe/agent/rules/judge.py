@@ -17,7 +17,7 @@ from editloupe.agent.providers.provider import RULES_PROFILE
 from editloupe.agent.replies.finish_reasons import Refusal, ReplyFacts
 from editloupe.agent.rules import instruction_following
 from editloupe.agent.rules.instructions import ChangeRequest, parse_instruction
-from editloupe.agent.rules.pixels import Rect, is_alike, is_attached, join_regions
+from editloupe.agent.rules.pixels import Rect, is_alike, is_attached, join_regions, to_rect
 from editloupe.agent.rules.thresholds import ConsistencyLimits, FollowingChecks, load_thresholds
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
@@ -104,8 +104,7 @@ def find_anomalies(
     width, height = differences["size"]
     places = []
     for region in differences["regions"]:
-        x1, y1, x2, y2 = (int(v) for v in region["box"])
-        box = (x1, y1, x2, y2)
+        box = to_rect(region["box"])
         if any(is_attached(box, target, limits.attach) for target in targets):
             continue
         if any(is_attached(box, own_box, 0.1) for own_box in own):
@@ -122,20 +121,20 @@ def decide_consistency(
     """Decide Visual Consistency in the rubric's order: first the whole scene, then the number of anomalies."""
     share = float(differences["changed_share"])
     if differences["whole_scene"]:
-        sure = 0.6 + 0.4 * min(1.0, share / 0.5)
+        confidence = 0.6 + 0.4 * min(1.0, share / 0.5)
         reason = (
             f"1. Did the scene itself change? It differs nearly everywhere ({100 * share:.0f} % of the area): it did."
         )
-        return LabelDecision(COLLAPSE, round(sure, 4), (reason,))
+        return LabelDecision(COLLAPSE, round(confidence, 4), (reason,))
     doubts = [1 / (1 + math.exp(-(weight - limits.significance) / SOFTNESS)) for _, weight in places]
     counted = [region for region, doubt in zip(places, doubts, strict=True) if doubt >= 0.5]
     reasons = [f"1. Did the scene itself change? Only {100 * share:.1f} % of the area differs: it did not."]
-    listed = "; ".join(f"{list(box)} (significance {weight:.2f})" for box, weight in counted[:6])
+    boxes = "; ".join(f"{list(box)} (significance {weight:.2f})" for box, weight in counted[:6])
     ignored = (
         f", {len(places) - len(counted)} below {limits.significance:.2f} left out" if len(places) > len(counted) else ""
     )
     reasons.append(
-        f"2. Distinct changed regions {setting}: {len(counted) or 'none'}{ignored}{': ' if listed else ''}{listed}."
+        f"2. Distinct changed regions {setting}: {len(counted) or 'none'}{ignored}{': ' if boxes else ''}{boxes}."
     )
     none, single = _chances(doubts)
     if not counted:
@@ -205,7 +204,7 @@ class _Turn:
         self, case: Case, album: Album, messages: Sequence[AnyMessage], offered: Sequence[str], memory: ResultCache
     ) -> None:
         self.case, self.album, self.messages, self.offered, self.memory = case, album, messages, offered, memory
-        self.seen = _observations(messages)
+        self.observed = _observations(messages)
         self.asked = {call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
 
     def reply(self) -> RulesReply:
@@ -271,9 +270,9 @@ class _Turn:
         targets: list[Rect] = []
         own: list[Rect] = []
         if target_known:
-            targets = [_rect(box) for box in self.case.target_boxes[SOURCE]]
+            targets = [to_rect(box) for box in self.case.target_boxes[SOURCE]]
             if request.kind == "count" and REFERENCE in self.case.pictures:
-                own = [_rect(region.box) for region in self._compare(SOURCE, REFERENCE).regions]
+                own = [to_rect(region.box) for region in self._compare(SOURCE, REFERENCE).regions]
             setting = "away from the annotated target"
         else:
             text = self._read_text(request)
@@ -311,9 +310,9 @@ class _Turn:
     def _read_text(self, request: ChangeRequest) -> instruction_following.TextReading:
         if request.kind != "text":
             return instruction_following.TextReading()
-        places = self.seen.get(LOCALIZE, {}).get("texts", ())
-        if READ in self.seen:
-            return instruction_following.read_tool_result(request, self.seen[READ], places=places)
+        places = self.observed.get(LOCALIZE, {}).get("texts", ())
+        if READ in self.observed:
+            return instruction_following.read_tool_result(request, self.observed[READ], places=places)
         return instruction_following.read_edited(self.case, self.album, request, places, self.memory)
 
     def _measure_whole(
@@ -322,11 +321,11 @@ class _Turn:
         places = [(list(region["box"]), region["significance"]) for region in differences["regions"]]
         pictures = [self.case.pictures[name] for name in (SOURCE, EDITED)]
         # Another edit's album of the same pictures may be cleared while they are measured, so albums share nothing.
-        named = key("regions", id(self.album), pictures, request, differences["whole_scene"], places)
+        cache_key = key("regions", id(self.album), pictures, request, differences["whole_scene"], places)
         measured = self.memory.get(
-            named, lambda: instruction_following.measure_regions(self.case, self.album, request, differences)
+            cache_key, lambda: instruction_following.measure_regions(self.case, self.album, request, differences)
         )
-        if spotted := instruction_following.find_detected(self.seen.get(DETECT, {}), request):
+        if spotted := instruction_following.find_detected(self.observed.get(DETECT, {}), request):
             measured = tuple(region for region in measured if any(is_attached(region.box, box, 0.1) for box in spotted))
         return instruction_following.choose_region(
             measured, request, bool(differences["whole_scene"]), load_thresholds().target, text
@@ -337,8 +336,8 @@ class _Turn:
 
     def _differences(self) -> Mapping[str, Any]:
         """Return the tool's differences; compare the pictures directly if it was not offered or failed."""
-        if LOCALIZE in self.seen:
-            return self.seen[LOCALIZE]
+        if LOCALIZE in self.observed:
+            return self.observed[LOCALIZE]
         comparison = self._compare(SOURCE, EDITED)
         return {
             "size": list(self.album[self.case.pictures[SOURCE]].size),
@@ -373,11 +372,11 @@ def _summary(differences: Mapping[str, Any]) -> str:
 def _observations(messages: Sequence[AnyMessage]) -> dict[str, Mapping[str, Any]]:
     """Return the measurements of the tools, by tool; a failed call has none."""
     names = {call["id"]: call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
-    seen = {}
-    for message in messages:
-        if isinstance(message, ToolMessage) and isinstance(message.artifact, Mapping) and message.artifact:
-            seen[names.get(message.tool_call_id, str(message.name))] = message.artifact
-    return seen
+    return {
+        names.get(message.tool_call_id, str(message.name)): message.artifact
+        for message in messages
+        if isinstance(message, ToolMessage) and isinstance(message.artifact, Mapping) and message.artifact
+    }
 
 
 def _announced_sizes(messages: Sequence[AnyMessage]) -> dict[str, tuple[int, int]]:
@@ -390,11 +389,6 @@ def _announced_sizes(messages: Sequence[AnyMessage]) -> dict[str, tuple[int, int
                 if match:
                     sizes.setdefault(match[1], (int(match[2]), int(match[3])))
     return sizes
-
-
-def _rect(box: Any) -> Rect:
-    x1, y1, x2, y2 = box
-    return int(x1), int(y1), int(x2), int(y2)
 
 
 def _thinking(sentences: Sequence[str]) -> str:

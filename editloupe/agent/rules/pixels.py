@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import cv2
@@ -135,6 +135,12 @@ Rect = tuple[int, int, int, int]
 NINE = np.ones((3, 3), np.uint8)
 
 
+def to_rect(box: Iterable[float]) -> Rect:
+    """Return a box as a rectangle of whole pixels."""
+    x1, y1, x2, y2 = box
+    return int(x1), int(y1), int(x2), int(y2)
+
+
 def resize(pixels: Pixels, size: tuple[int, int]) -> Pixels:
     """Return the picture in this (width, height), averaged if it shrinks."""
     if (pixels.shape[1], pixels.shape[0]) == size:
@@ -249,16 +255,16 @@ def is_alike(box: Rect, other: Rect, by: float = 0.3, slack: int = 8) -> bool:
 
 def join_regions(places: Sequence[tuple[Rect, float]], reach: float) -> list[tuple[Rect, float]]:
     """Join regions closer than `reach` pixels, which are pieces of one changed object; the highest significance counts."""
-    left = list(places)
+    rest = list(places)
     groups: list[tuple[Rect, float]] = []
-    while left:
-        box, weight = left.pop(0)
+    while rest:
+        box, weight = rest.pop(0)
         grew = True
         while grew:
             grew = False
-            for other in list(left):
+            for other in list(rest):
                 if is_near(box, other[0], reach, reach):
-                    left.remove(other)
+                    rest.remove(other)
                     o = other[0]
                     box = (min(box[0], o[0]), min(box[1], o[1]), max(box[2], o[2]), max(box[3], o[3]))
                     weight, grew = max(weight, other[1]), True

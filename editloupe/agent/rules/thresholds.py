@@ -103,6 +103,6 @@ VERSION = "1"
 @cache
 def rules_fingerprint() -> str:
     """Return a short hash of what the embedded judge decides by: its version, thresholds and words."""
-    here = files("editloupe.agent.rules")
-    texts = [here.joinpath(name).read_text("utf-8") for name in ("thresholds.yaml", "vocabulary.yaml")]
+    folder = files("editloupe.agent.rules")
+    texts = [folder.joinpath(name).read_text("utf-8") for name in ("thresholds.yaml", "vocabulary.yaml")]
     return hashlib.sha256("\0".join([VERSION, *texts]).encode()).hexdigest()[:16]

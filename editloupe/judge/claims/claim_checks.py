@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from editloupe.agent.rules.instruction_following import measure_likeness, plain_text
 from editloupe.agent.rules.instructions import parse_instruction
-from editloupe.agent.rules.pixels import BASIC, Rect, is_alike, is_attached, join_regions
+from editloupe.agent.rules.pixels import BASIC, Rect, is_alike, is_attached, join_regions, to_rect
 from editloupe.judge.claims.claim_records import CheckedClaim, Claim, ClaimKind, ClaimState, Place
-from editloupe.judge.claims.pixel_facts import CannotMeasure, PairFacts, PictureSide, measure_likeness, plain_text
+from editloupe.judge.claims.pixel_facts import CannotMeasure, PairFacts, PictureSide
 from editloupe.tools.geometry import overlap_area
 from editloupe.types import Box, Edit
 
@@ -199,12 +200,12 @@ def _check_something_else(facts: PairFacts, edit: CheckedEdit) -> Checked:
 def _find_outside(facts: PairFacts, edit: CheckedEdit) -> list[tuple[Box, float]]:
     """Return the differing regions that are not the target's own change; pieces of one change are joined."""
     places: list[tuple[Rect, float]] = []
-    targets = [_rect(box) for box in edit.targets]
+    targets = [to_rect(box) for box in edit.targets]
     for box, weight in facts.regions:
-        own = any(is_attached(_rect(box), target, NEAR) for target in targets)
-        instance = edit.counts and any(is_alike(_rect(box), target) for target in targets)
+        own = any(is_attached(to_rect(box), target, NEAR) for target in targets)
+        instance = edit.counts and any(is_alike(to_rect(box), target) for target in targets)
         if not own and not instance:
-            places.append((_rect(box), weight))
+            places.append((to_rect(box), weight))
     reach = JOIN * (facts.size[0] ** 2 + facts.size[1] ** 2) ** 0.5
     return [(Box.model_validate(rect), weight) for rect, weight in join_regions(places, reach)]
 
@@ -266,24 +267,21 @@ def _check_text(claim: Claim, facts: PairFacts, edit: CheckedEdit) -> Checked:
         return UNKNOWN, "the quoted text has no letters or digits", (), {}
     boxes = _boxes(claim, edit) or edit.targets
     lines: list[Mapping[str, Any]] = []
+    likeness = 0.0
     for box in dict.fromkeys((*boxes, None)):
         texts = facts.read_text(side, box)
         lines += texts
-        if measure_likeness(claim.value, lines) >= SAME_TEXT:
+        likeness = measure_likeness(claim.value, [line["text"] for line in lines])
+        if likeness >= SAME_TEXT:
             return YES, f"read: {_list_lines(texts)}", [_to_box(line) for line in texts], {"likeness": 1.0}
-    likeness = round(measure_likeness(claim.value, lines), 3)
-    numbers = {"likeness": likeness}
+    numbers = {"likeness": round(likeness, 3)}
     sure = [line for box in boxes for line in facts.read_text(side, box) if line["confidence"] >= READ_WELL]
     if likeness < OTHER_TEXT and sum(len(plain_text(line["text"])) for line in sure) >= 3:
         return NO, f"read there: {_list_lines(sure)}", [_to_box(line) for line in sure], numbers
     if not lines:
         return UNKNOWN, "the text reader finds no text", (), numbers
-    return (
-        UNKNOWN,
-        f"the text reader reads neither this text nor, for sure, another in its place: {_list_lines(lines)}",
-        (),
-        numbers,
-    )
+    why = f"the text reader reads neither this text nor, for sure, another in its place: {_list_lines(lines)}"
+    return UNKNOWN, why, (), numbers
 
 
 def _list_lines(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -418,10 +416,6 @@ _CHECKS: Mapping[ClaimKind, Callable[[Claim, PairFacts, CheckedEdit], Checked]] 
 }
 
 
-def _rect(box: Box) -> Rect:
-    return box.x1, box.y1, box.x2, box.y2
-
-
 def _is_near(region: Box, box: Box) -> bool:
     """Return whether a region touches a box, or nearly."""
-    return is_attached(_rect(region), _rect(box), 0.1)
+    return is_attached(to_rect(region), to_rect(box), 0.1)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any, Literal
 
@@ -202,22 +200,3 @@ class PairFacts:
                 ) from error
             self._objects[side, name] = [(item.box, float(item.score)) for item in detections]
         return self._objects[side, name]
-
-
-def plain_text(text: str) -> str:
-    """Return the letters and digits of a text in lower case.
-
-    >>> plain_text("Open 24 h!")
-    'open24h'
-    """
-    return re.sub(r"[\W_]+", "", text.casefold())
-
-
-def measure_likeness(text: str, lines: Sequence[Mapping[str, Any]]) -> float:
-    """Return the likeness of a text to a line that was read, or to all lines together, from 0 to 1."""
-    pieces = [plain_text(line["text"]) for line in lines]
-    pieces = [piece for piece in (*pieces, "".join(pieces)) if piece]
-    if any(plain_text(text) in piece for piece in pieces):
-        return 1.0
-    ratios = (SequenceMatcher(None, plain_text(text), piece, autojunk=False).ratio() for piece in pieces)
-    return max(ratios, default=0.0)

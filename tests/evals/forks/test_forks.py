@@ -25,7 +25,7 @@ from editloupe.graphs.forking import NO_RESULT
 from editloupe.rubrics.registry import get_protocol
 from tests.evals.forks.kept_runs import CRITERION, DIFFER, ZOOM, Keep, Kept, script, turns
 from tests.rubrics.samples import reply_for
-from tests.scripted import Request, final, say, think_and_call_text, wrong_key
+from tests.scripted import Request, calls, final, say, think_and_call_text, wrong_key
 
 
 @pytest.mark.long
@@ -240,6 +240,20 @@ def test_other_words_for_the_rubric_are_asked_from_the_step_on(keep: Keep, tmp_p
     assert "Was the patch painted as asked?" not in json.dumps(kept.first[1].body)
     assert made.changes == ("the wording of instruction_following",)
     assert len(kept.more) == 2
+
+
+@pytest.mark.long
+def test_a_reply_that_was_not_accepted_is_followed_by_the_words_of_the_rubric(keep: Keep, tmp_path: Path) -> None:
+    words = tmp_path / "words.yaml"
+    words.write_text(f"{WORDING}wording:\n  not_carried_out: Left alone.\n")
+    both = calls(DIFFER, text="<Start Final Answer>Wrong Action</Start Final Answer>")
+    kept = keep(
+        replies=lambda request: (both, ZOOM, final("Wrong Action"))[turns(request)],
+        rubrics=(words,),
+    )
+    kept.fork(3, other=JudgeChange(rubrics=(words,)))
+    assert "Left alone." in json.dumps(kept.first[2].body)
+    assert kept.more[0].body == kept.first[2].body
 
 
 @pytest.mark.long
