@@ -46,24 +46,24 @@ def open_chat(
     Raises:
         UserError: The spec is unknown, the key is missing, or a setting does not fit the provider.
     """
-    named, model = split_spec(spec)
-    if named == RULES:
+    name, model = split_spec(spec)
+    if name == RULES:
         if base_url is not None:
             raise UserError(f"--base-url goes with {format_specs(' or ')}; the embedded judge `{RULES}` has no server")
         check_supported(settings, None, spec)
         from editloupe.agent.rules.judge import RulesJudge
 
         return RulesJudge()
-    provider = find_provider(named)
+    provider = find_provider(name)
     check_supported(settings, provider, spec)
-    profile = find_profile(named, model)
+    profile = find_profile(name, model)
     if chat_model:
         _check_own_settings(spec, base_url, settings)
-        profile = chat_model.profile or _read_profile(named, chat_model)
+        profile = chat_model.profile or _read_profile(name, chat_model)
         provider = open_object(spec, chat_model, adjust_profile(profile, settings))
     profile = adjust_profile(profile, settings)
     parameters = build_sampling(profile, settings)
-    client_parameters = {name: value for name, value in parameters.items() if name not in BY_THE_GATE}
+    client_parameters = {key: value for key, value in parameters.items() if key not in BY_THE_GATE}
     opening = prepare_opening(provider, spec, model, base_url, settings.patience, client_parameters)
     opening.gate.additions = Additions(settings.headers, settings.extra_body)
     return ModelChat(
@@ -93,8 +93,8 @@ def _check_own_settings(spec: str, base_url: str | None, settings: ModelSettings
         "a temperature": settings.temperature,
         "a maximum of output tokens": settings.max_output_tokens,
     }
-    if given := next((name for name, value in own.items() if value is not None), None):
-        raise UserError(f"{spec} is a chat model with {given} of its own; set it where the object is made")
+    if setting := next((name for name, value in own.items() if value is not None), None):
+        raise UserError(f"{spec} is a chat model with {setting} of its own; set it where the object is made")
 
 
 def prepare_opening(
@@ -145,10 +145,10 @@ def _open_client(provider: Provider, opening: Opening, spec: str, profile: Profi
 
 def _compare_with_langchain(client: Client, spec: str, profile: Profile) -> Iterator[str]:
     """Yield notes on what LangChain's profile of the model adds to ours. Ours is not changed: it is part of units' keys."""
-    listed: Mapping[str, Any] = getattr(client.model, "profile", None) or {}
-    if listed.get("image_inputs") is False:
+    in_langchain: Mapping[str, Any] = getattr(client.model, "profile", None) or {}
+    if in_langchain.get("image_inputs") is False:
         yield f"LangChain lists {spec} as a model without picture input, which a judge needs."
-    if not profile.pattern and not profile.native_tools and listed.get("tool_calling"):
+    if not profile.pattern and not profile.native_tools and in_langchain.get("tool_calling"):
         yield (
             f"EditLoupe does not know the family of {spec}, so tools are called by the text protocol. LangChain lists function "
             "calling for it; `--set tool_calls=native` uses that."

@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, format_error, read_finish_reason
-from editloupe.agent.transport.attachments import PictureForm
-from editloupe.agent.transport.http import BodyForm, load_certificates, repair_usage
-from editloupe.pictures.encode import EncodedPicture
+from editloupe.agent.providers.provider import (
+    Client,
+    Opening,
+    Profile,
+    Provider,
+    build_response_format,
+    format_error,
+    read_finish_reason,
+)
+from editloupe.agent.transport.attachments import PictureForm, base64_parts, base64_text
+from editloupe.agent.transport.http import BodyForm, repair_usage
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from langchain_anthropic import ChatAnthropic
-    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
 LARGEST_PICTURE = 5 * 2**20 * 3 // 4
@@ -56,15 +62,7 @@ def _picture(text: str, media_type: str) -> dict[str, Any]:
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": text}}
 
 
-def _text(wire: EncodedPicture) -> str:
-    return wire.base64.decode()
-
-
-def _sent(wire: EncodedPicture) -> tuple[bytes]:
-    return (wire.base64,)
-
-
-PICTURES = PictureForm(_picture, _text, mark="editloupe-picture:", fields=("data",), sent=_sent)
+PICTURES = PictureForm(_picture, base64_text, mark="editloupe-picture:", fields=("data",), sent=base64_parts)
 
 
 @cache
@@ -100,13 +98,7 @@ def open_client(opening: Opening) -> Client:
         **parameters,
     }
     model = hide_address(ChatAnthropic)(**settings)
-    http = DefaultAsyncHttpxClient(
-        timeout=opening.timeout,
-        follow_redirects=False,
-        event_hooks=opening.gate.hooks(PICTURES.attach),
-        headers={"Accept-Encoding": "identity"},
-        verify=load_certificates(),
-    )
+    http = DefaultAsyncHttpxClient(**opening.http_options(PICTURES.attach))
     client = AsyncAnthropic(
         api_key=opening.key, base_url=address, http_client=http, max_retries=0, timeout=opening.timeout
     )
@@ -152,11 +144,6 @@ def convert_thinking(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tup
     return converted, ("temperature is not sent, because the provider accepts none while the model thinks",)
 
 
-def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that enforce a schema on a reply; the client removes what the provider does not support."""
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
-
-
 def leave_out(body: dict[str, Any], names: set[str]) -> None:
     """Remove parameters from a request's body."""
     for name in names:
@@ -183,7 +170,7 @@ PROVIDER = Provider(
     profiles=PROFILES,
     open=open_client,
     pictures=PICTURES,
-    structured=build_schema_parameters,
+    structured=build_response_format,  # the client removes what the provider does not support
     extra="anthropic",
     no_calls={"tool_choice": {"type": "none"}},
     takes=frozenset({"reasoning_effort", "thinking_budget", "top_p", "headers", "extra_body"}),

@@ -57,13 +57,7 @@ def open_client(opening: Opening) -> Client:
         raise UserError(
             f"azure_openai:{opening.model} needs the address of your resource: set {ADDRESS}, or give --base-url"
         )
-    http = DefaultAsyncHttpxClient(
-        timeout=opening.timeout,
-        follow_redirects=False,
-        event_hooks=opening.gate.hooks(openai.PICTURES.attach),
-        headers={"Accept-Encoding": "identity"},
-        verify=load_certificates(),
-    )
+    http = DefaultAsyncHttpxClient(**opening.http_options(openai.PICTURES.attach))
     settings = {
         "http_async_client": http,
         "http_client": DefaultHttpxClient(verify=load_certificates()),  # never used

@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.providers.anthropic import LARGEST_PICTURE
-from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
-from editloupe.agent.transport.attachments import PictureForm, current_pictures
+from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider, build_response_format
+from editloupe.agent.transport.attachments import PictureForm, base64_block, base64_text, current_pictures
 from editloupe.agent.transport.http import MAX_REPLY_BYTES, BrokenReply, Gate, Redirected, repair_usage
 from editloupe.agent.transport.secrets import Secrets, remember_secrets
-from editloupe.pictures.encode import EncodedPicture
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from langchain_aws import ChatBedrockConverse
-    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
 THREADS = 64
@@ -60,16 +57,8 @@ _FIELDS = {"temperature": "temperature", "top_p": "topP", "max_tokens": "maxToke
 _DECLINED = ("content_filtered", "guardrail_intervened", "refusal")
 
 
-def _picture(text: str, media_type: str) -> dict[str, Any]:
-    return {"type": "image", "base64": text, "mime_type": media_type}
-
-
-def _text(wire: EncodedPicture) -> str:
-    return wire.base64.decode()
-
-
 # The client decodes base64; 16 letters and a hash of 32 survive that unchanged.
-PICTURES = PictureForm(_picture, _text, mark="EditLoupePicture")
+PICTURES = PictureForm(base64_block, base64_text, mark="EditLoupePicture")
 
 
 @cache
@@ -194,11 +183,6 @@ def _incoming(response_dict: dict[str, Any], **_: Any) -> None:
 _repair_usage = repair_usage("inputTokens", "outputTokens", "totalTokens")
 
 
-def build_schema_parameters(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that enforce a schema on a reply."""
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
-
-
 def leave_out(body: dict[str, Any], names: set[str]) -> None:
     """Remove parameters from a request's body."""
     for name in names:
@@ -251,7 +235,7 @@ PROVIDER = Provider(
     profiles=PROFILES,
     open=open_client,
     pictures=PICTURES,
-    structured=build_schema_parameters,
+    structured=build_response_format,
     extra="bedrock",
     needs_key=False,
     without_key="by AWS's own credentials: AWS_PROFILE, AWS_ACCESS_KEY_ID, a role of the machine; AWS_REGION names the region",

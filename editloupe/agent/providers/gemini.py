@@ -22,7 +22,7 @@ from editloupe.agent.providers.provider import (
     format_error,
     read_finish_reason,
 )
-from editloupe.agent.transport.attachments import PictureForm
+from editloupe.agent.transport.attachments import PictureForm, base64_block, base64_text
 from editloupe.agent.transport.batch_files import BatchHttp, BatchResult, BatchState, ListedJob
 from editloupe.agent.transport.http import BodyForm, load_certificates
 from editloupe.pictures.encode import EncodedPicture
@@ -78,21 +78,13 @@ _FIELDS = {
 """Names of the parameters in a body's `generationConfig`."""
 
 
-def _picture(text: str, media_type: str) -> dict[str, Any]:
-    return {"type": "image", "base64": text, "mime_type": media_type}
-
-
-def _text(wire: EncodedPicture) -> str:
-    return wire.base64.decode()
-
-
 def _sent(wire: EncodedPicture) -> tuple[bytes]:
     return (wire.base64.translate(_URL_SAFE),)
 
 
 PICTURES = PictureForm(
-    _picture,
-    _text,
+    base64_block,
+    base64_text,
     # The client decodes and re-encodes base64; 16 letters and a hash of 32 survive that unchanged.
     mark="EditLoupePicture",
     fields=("data",),
@@ -139,13 +131,8 @@ def open_client(opening: Opening) -> Client:
         **parameters,
     )
     http = httpx.AsyncClient(
-        timeout=opening.timeout,
-        follow_redirects=False,
-        event_hooks=opening.gate.hooks(PICTURES.attach),
-        headers={"Accept-Encoding": "identity"},
-        verify=load_certificates(),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=100),
-        **opening.http_options,
+        **opening.http_options(PICTURES.attach),
     )
     try:
         _speak_through(model, http, opening)
@@ -249,19 +236,19 @@ class GeminiBatches:
             content=file.read_bytes(),
             headers={"X-Goog-Upload-Offset": "0", "X-Goog-Upload-Command": "upload, finalize"},
         )
-        wanted = {"batch": {"display_name": mark, "input_config": {"file_name": uploaded["file"]["name"]}}}
+        job = {"batch": {"display_name": mark, "input_config": {"file_name": uploaded["file"]["name"]}}}
         url = f"{self._base}/v1beta/models/{self._model}:batchGenerateContent"
-        return str((await self._http.json("POST", url, json=wanted))["name"])
+        return str((await self._http.json("POST", url, json=job))["name"])
 
     async def list_jobs(self, cursor: str | None) -> tuple[list[ListedJob], str | None]:
         """Return a page of the account's jobs and the cursor of the next page."""
         params = {"pageSize": 100, **({"pageToken": cursor} if cursor else {})}
-        listed = await self._http.json("GET", f"{self._base}/v1beta/batches", params=params)
+        page = await self._http.json("GET", f"{self._base}/v1beta/batches", params=params)
         jobs = []
-        for job in listed.get("operations") or []:
+        for job in page.get("operations") or []:
             facts = job.get("metadata") or {}
             jobs.append(ListedJob(str(job["name"]), facts.get("displayName"), _seconds(facts.get("createTime"))))
-        return jobs, listed.get("nextPageToken") or None
+        return jobs, page.get("nextPageToken") or None
 
     async def state(self, job: str) -> BatchState:
         """Return the progress of a job."""
@@ -317,13 +304,7 @@ def open_image_client(opening: Opening) -> ImageClient:
     from google.genai import Client
     from google.genai.types import GenerateContentConfig, HttpOptions, Part
 
-    http = httpx.AsyncClient(
-        timeout=opening.timeout,
-        follow_redirects=False,
-        event_hooks=opening.gate.hooks(),
-        headers={"Accept-Encoding": "identity"},
-        verify=load_certificates(),
-    )
+    http = httpx.AsyncClient(**opening.http_options())
     options = HttpOptions(
         base_url=opening.base_url, httpx_async_client=http, client_args={"verify": load_certificates()}
     )

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, format_error
+from editloupe.agent.providers.provider import Client, Opening, Profile, Provider, build_response_format, format_error
 from editloupe.agent.transport.attachments import PictureForm, data_url
 from editloupe.agent.transport.secrets import redact_text, remember_secrets, remember_url_secrets
 from editloupe.types import UserError
@@ -34,10 +34,6 @@ DEPTH = 4
 def _picture(text: str, media_type: str) -> dict[str, Any]:
     """Return the picture block that LangChain's integrations have in common."""
     return {"type": "image_url", "image_url": {"url": text}}
-
-
-def _build_response_format(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
 
 
 async def _close_nothing() -> None:
@@ -74,7 +70,7 @@ def _build_provider(name: str, family: str) -> Provider:
         profiles=(profile,),
         open=_refuse_name,
         pictures=PictureForm(_picture, data_url),
-        structured=_build_response_format,
+        structured=build_response_format,
         needs_key=False,
         no_calls={},
         limits=frozenset(),
@@ -132,9 +128,9 @@ def read_native_tools(model: BaseChatModel) -> bool:
     """Return whether a chat model calls tools: by its own profile, else by whether its class can bind tools."""
     from langchain_core.language_models import BaseChatModel
 
-    listed: Mapping[str, Any] = getattr(model, "profile", None) or {}
+    profile: Mapping[str, Any] = getattr(model, "profile", None) or {}
     binds = type(model).bind_tools is not BaseChatModel.bind_tools
-    return binds and bool(listed.get("tool_calling", binds))
+    return binds and bool(profile.get("tool_calling", binds))
 
 
 def describe_model(spec: str, chat_model: ChatModel, profile: Profile) -> tuple[str, ...]:
@@ -143,13 +139,13 @@ def describe_model(spec: str, chat_model: ChatModel, profile: Profile) -> tuple[
     kind, own_name = type(model), find_model_name(model)
     temperature = getattr(model, "temperature", None)
     source = "the profile passed with it" if chat_model.profile else "its own attributes"
-    known = (
+    properties = (
         f"family {profile.family}, {'native' if profile.native_tools else 'text'} tool calls, positions in "
         f"{'thousandths' if profile.per_mille else 'pixels'}"
     )
     sentence = (
         f"{spec} is a {kind.__module__}.{kind.__qualname__}{f' of the model {own_name}' if own_name else ''}; temperature: "
-        f"{'unknown' if temperature is None else temperature}, set by the object; by {source}: {known}"
+        f"{'unknown' if temperature is None else temperature}, set by the object; by {source}: {properties}"
     )
     return (redact_text(sentence),)
 
@@ -233,12 +229,12 @@ def _init_model(name: str, opening: Opening) -> Client:
         raise UserError(
             f"{name}:{opening.model} needs a client that is not installed: pip install {package} ({format_error(error)})"
         ) from None
-    taken = {*fields, *(field.alias for field in fields.values() if field.alias)}
+    accepted = {*fields, *(field.alias for field in fields.values() if field.alias)}
     usual = {"timeout": opening.timeout, "max_retries": 0, "disable_streaming": True}
-    wanted = dict(opening.parameters) | ({"base_url": opening.base_url} if opening.base_url else {})
-    if refused := sorted(wanted.keys() - taken):
+    parameters = dict(opening.parameters) | ({"base_url": opening.base_url} if opening.base_url else {})
+    if refused := sorted(parameters.keys() - accepted):
         raise UserError(f"{name}:{opening.model} is opened by LangChain's {kind}, which has no {', '.join(refused)}")
-    passed = {key: value for key, value in usual.items() if key in taken} | wanted
+    passed = {key: value for key, value in usual.items() if key in accepted} | parameters
     close = None
     if "http_async_client" in fields:
         # Without a client of their own, models of one address share one, which must not be closed.

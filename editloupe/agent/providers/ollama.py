@@ -8,9 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.providers.provider import Client, ErrorForm, Opening, Profile, Provider
-from editloupe.agent.transport.attachments import PictureForm
-from editloupe.agent.transport.http import BodyForm, load_certificates, repair_counts
-from editloupe.pictures.encode import EncodedPicture
+from editloupe.agent.transport.attachments import PictureForm, base64_block, base64_parts, base64_text
+from editloupe.agent.transport.http import BodyForm, repair_counts
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -27,20 +26,8 @@ _THINKING = {"none": False, "on": True}
 """Values that switch thinking off and on; levels such as `low` are sent unchanged."""
 
 
-def _picture(text: str, media_type: str) -> dict[str, Any]:
-    return {"type": "image", "base64": text, "mime_type": media_type}
-
-
-def _text(wire: EncodedPicture) -> str:
-    return wire.base64.decode()
-
-
-def _sent(wire: EncodedPicture) -> tuple[bytes]:
-    return (wire.base64,)
-
-
 # The client reads a picture that is not base64 as a path; 16 letters and a hash of 32 are base64. Pictures are list items.
-PICTURES = PictureForm(_picture, _text, mark="EditLoupePicture", sent=_sent)
+PICTURES = PictureForm(base64_block, base64_text, mark="EditLoupePicture", sent=base64_parts)
 
 
 @cache
@@ -76,10 +63,7 @@ def open_client(opening: Opening) -> Client:
         base_url=opening.base_url,
         num_ctx=CONTEXT,
         async_client_kwargs={
-            "follow_redirects": False,
-            "timeout": opening.timeout,
-            "event_hooks": gate.hooks(PICTURES.attach),
-            "verify": load_certificates(),
+            **opening.http_options(PICTURES.attach),
             # Otherwise the client would use the key of the environment unchecked.
             "headers": {"Accept-Encoding": "identity", "Authorization": "Bearer none"},
         },

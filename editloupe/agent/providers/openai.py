@@ -168,14 +168,8 @@ def open_client(opening: Opening) -> Client:
     from langchain_openai import ChatOpenAI
     from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 
-    http = DefaultAsyncHttpxClient(  # the SDK's default client is shared by the whole process
-        timeout=opening.timeout,
-        follow_redirects=False,
-        event_hooks=opening.gate.hooks(PICTURES.attach),
-        headers={"Accept-Encoding": "identity"},
-        verify=load_certificates(),
-        **opening.http_options,
-    )
+    # The SDK's default client is shared by the whole process.
+    http = DefaultAsyncHttpxClient(**opening.http_options(PICTURES.attach))
     settings = {
         "http_async_client": http,
         # Never used, but LangChain's default would load the certificates again.
@@ -288,23 +282,23 @@ class OpenAIBatches:
                 data={"purpose": "batch"},
                 files={"file": (f"{mark}.jsonl", content, "application/jsonl")},
             )
-        wanted = {
+        job = {
             "input_file_id": uploaded["id"],
             "endpoint": _endpoint(path),
             "completion_window": "24h",
             "metadata": {MARK: mark},
         }
-        return str((await self._http.json("POST", f"{self._base}/batches", json=wanted))["id"])
+        return str((await self._http.json("POST", f"{self._base}/batches", json=job))["id"])
 
     async def list_jobs(self, cursor: str | None) -> tuple[list[ListedJob], str | None]:
         """Return a page of the account's jobs and the cursor of the next page."""
         params = {"limit": PAGE, **({"after": cursor} if cursor else {})}
-        listed = await self._http.json("GET", f"{self._base}/batches", params=params)
+        page = await self._http.json("GET", f"{self._base}/batches", params=params)
         jobs = [
             ListedJob(str(job["id"]), (job.get("metadata") or {}).get(MARK), job.get("created_at"))
-            for job in listed.get("data") or []
+            for job in page.get("data") or []
         ]
-        more = listed.get("has_more", len(jobs) >= PAGE)
+        more = page.get("has_more", len(jobs) >= PAGE)
         return jobs, jobs[-1].name if jobs and more else None
 
     async def state(self, job: str) -> BatchState:
@@ -355,12 +349,7 @@ def open_image_client(opening: Opening) -> ImageClient:
     """Open a client that sends pictures through the gate."""
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-    http = DefaultAsyncHttpxClient(
-        timeout=opening.timeout,
-        follow_redirects=False,
-        event_hooks=opening.gate.hooks(),
-        headers={"Accept-Encoding": "identity"},
-    )
+    http = DefaultAsyncHttpxClient(**opening.http_options())
     client = AsyncOpenAI(
         api_key=opening.key, base_url=opening.base_url, max_retries=0, timeout=opening.timeout, http_client=http
     )

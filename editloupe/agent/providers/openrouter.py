@@ -31,8 +31,8 @@ def split_route(name: str) -> tuple[str, list[str]]:
     """
     model, _, hosts = name.partition("@")
     owner = model.partition("/")[0]
-    named = [host.strip() for host in hosts.split(",") if host.strip()]
-    return model, named or [MAKERS.get(owner, owner)]
+    order = [host.strip() for host in hosts.split(",") if host.strip()]
+    return model, order or [MAKERS.get(owner, owner)]
 
 
 def open_client(opening: Opening) -> Client:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe._util.json_safe import sanitize_text
 from editloupe.agent.transport.attachments import PictureForm
-from editloupe.agent.transport.http import BodyForm, Gate
+from editloupe.agent.transport.http import BodyForm, Gate, load_certificates
 from editloupe.agent.transport.secrets import redact_text
 from editloupe.types import Record, Served, Usage
 
@@ -65,10 +65,20 @@ class Opening:
     transport: Any = None
     """Receives the client's HTTP requests; None sends them over the network."""
 
-    @property
-    def http_options(self) -> dict[str, Any]:
-        """Options of the HTTP client beyond the usual ones."""
-        return {} if self.transport is None else {"transport": self.transport}
+    def http_options(self, attach: Callable[[bytes], list[bytes]] | None = None) -> dict[str, Any]:
+        """Return the options of an HTTP client that sends through the gate and follows no redirect.
+
+        Args:
+            attach: Inserts the pictures into the body of a request; see `Gate.hooks`.
+        """
+        return {
+            "timeout": self.timeout,
+            "follow_redirects": False,
+            "event_hooks": self.gate.hooks(attach),
+            "headers": {"Accept-Encoding": "identity"},
+            "verify": load_certificates(),
+            **({} if self.transport is None else {"transport": self.transport}),
+        }
 
 
 def format_error(error: Exception) -> str:
@@ -110,6 +120,11 @@ def read_served(message: AIMessage) -> Served:
 def no_refusal(message: AIMessage) -> str | None:
     """Return None, for providers without a refusal of their own."""
     return None
+
+
+def build_response_format(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameter by which LangChain's clients enforce a schema on a reply."""
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
 
 
 @dataclass(frozen=True)

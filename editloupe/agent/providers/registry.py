@@ -51,8 +51,8 @@ def find_provider(name: str) -> Provider:
     """Return the provider of this name: a listed one, or one that LangChain's `init_chat_model` opens."""
     if name == langchain.CHAT_MODEL:
         return langchain.PROVIDER
-    listed = next((provider for provider in PROVIDERS if provider.name == name), None)
-    return listed or langchain.find_langchain_provider(name)
+    own = next((provider for provider in PROVIDERS if provider.name == name), None)
+    return own or langchain.find_langchain_provider(name)
 
 
 def list_client_packages(*specs: str) -> tuple[str, ...]:

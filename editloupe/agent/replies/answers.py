@@ -175,13 +175,13 @@ def _check_closed(sections: Sections) -> None:
 
 def _parse_label(sections: Sections, answer: LabelAnswer) -> ParsedAnswer:
     names = [label.name for label in answer.labels]
-    listed = ", ".join(names)
+    allowed = ", ".join(names)
     parts = sections.parts
     positions = find_given(parts, [i for i, part in enumerate(parts) if part.kind == "answer"])
     if not positions:
         raise Malformed(
             "Your reply has no final answer; end with <Start Final Answer>Label</Start Final Answer>, outside any "
-            f"quotation or code, Label being one of: {listed}."
+            f"quotation or code, Label being one of: {allowed}."
         )
     by_key = {name.casefold(): name for name in names}
     labels = []
@@ -190,7 +190,7 @@ def _parse_label(sections: Sections, answer: LabelAnswer) -> ParsedAnswer:
         name = by_key.get(normalize_label(text).casefold())
         if name is None:
             raise Malformed(
-                f'"{shorten(text)}" is not one of the labels; write exactly one of: {listed}, and nothing else between the tags.'
+                f'"{shorten(text)}" is not one of the labels; write exactly one of: {allowed}, and nothing else between the tags.'
             )
         labels.append(name)
     if len(set(labels)) > 1:
@@ -244,8 +244,8 @@ def _parse_fields(
             return ParsedAnswer(text, label=NOT_APPLICABLE, values=choices, reason=reason)
         return ParsedAnswer(text, score=total, score_100=total * 100, values=choices, reason=reason)
     if isinstance(answer, YesNoAnswer):
-        given = item.get(answer.key)
-        word = _TRUTH[given] if isinstance(given, bool) else normalize_label(_string(item, answer.key)).casefold()
+        value = item.get(answer.key)
+        word = _TRUTH[value] if isinstance(value, bool) else normalize_label(_string(item, answer.key)).casefold()
         if word not in ("yes", "no"):
             raise Malformed(f'"{answer.key}" must be "yes" or "no", not "{shorten(word)}".')
         yes = float(word == "yes")
@@ -304,14 +304,14 @@ def _sole_object(part: ReplyPart, depth: int = 2) -> dict[str, Any] | None:
     return _sole_object(inside[0], depth - 1) if len(inside) == 1 and inside[0].kind in ("object", "code") else None
 
 
-def _check_end(parts: Sequence[ReplyPart], index: int, what: str) -> None:
+def _check_end(parts: Sequence[ReplyPart], index: int, name: str) -> None:
     """Raise Malformed if anything follows the answer; a list around a single object is accepted."""
     behind = [part for part in parts[index + 1 :] if not part.blank]
-    listed = parts[index].kind == "object" and index > 0 and parts[index - 1].text.rstrip().endswith("[")
-    if behind and not (listed and len(behind) == 1 and behind[0].text.strip(" \t\r\n*_`") == "]"):
+    in_list = parts[index].kind == "object" and index > 0 and parts[index - 1].text.rstrip().endswith("[")
+    if behind and not (in_list and len(behind) == 1 and behind[0].text.strip(" \t\r\n*_`") == "]"):
         raise Malformed(
-            f'Something stands behind your {what} ("{shorten(behind[0].text)}"); '
-            f"say it before, and end the reply with the {what}."
+            f'Something stands behind your {name} ("{shorten(behind[0].text)}"); '
+            f"say it before, and end the reply with the {name}."
         )
 
 
@@ -330,11 +330,11 @@ def _checks(item: Mapping[str, Any], answer: ChecksAnswer) -> dict[str, str]:
     answers = {}
     for check in answer.checks:
         value = _require(item, check.key)
-        by_key = {allowed.casefold(): allowed for allowed in check.values}
-        given = _TRUTH[value] if isinstance(value, bool) else value
-        given = float(given) if isinstance(given, str) and _NUMBER.fullmatch(given) else given
-        number = isinstance(given, (int, float)) and abs(given) < 1e6
-        word = (str(int(given)) if given == int(given) else repr(given)) if number else given
+        by_key = {choice.casefold(): choice for choice in check.values}
+        plain = _TRUTH[value] if isinstance(value, bool) else value
+        plain = float(plain) if isinstance(plain, str) and _NUMBER.fullmatch(plain) else plain
+        number = isinstance(plain, (int, float)) and abs(plain) < 1e6
+        word = (str(int(plain)) if plain == int(plain) else repr(plain)) if number else plain
         choice = by_key.get(word.strip().casefold()) if isinstance(word, str) else None
         if choice is None:
             raise Malformed(

@@ -113,8 +113,8 @@ def _is_quoted(parts: Sequence[ReplyPart], index: int) -> bool:
         return True
     if before[-1:] == "`" and after[:1] == "`":
         # Models put their answer in backticks on its own line or after "Final answer:"; elsewhere backticks quote.
-        named = lead.rstrip(" `*_").endswith((":", "：")) and _GIVES.search(lead)
-        alone = not has_content(line) or named
+        introduced = lead.rstrip(" `*_").endswith((":", "：")) and _GIVES.search(lead)
+        alone = not has_content(line) or introduced
         return not alone or has_content(after.partition("\n")[0])
     return before[-1:] != "`" and before[-1:] != "" and before[-1:] in OPENING
 

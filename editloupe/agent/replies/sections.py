@@ -426,10 +426,10 @@ class _Scanner:
         """Handle harmony's markers: every channel but the final one is thought, and other speakers are ignored."""
         word = _NEXT_WORD.match(self.text, tag.end)
         if tag.kind == "speaker":
-            named = tag.name in ("user", "assistant", "system")
-            if (tag.name if named else word[1].lower() if word else "") not in _OURSELVES:
+            in_tag = tag.name in ("user", "assistant", "system")
+            if (tag.name if in_tag else word[1].lower() if word else "") not in _OURSELVES:
                 return self._section("quoted", tag.start, tag.end, -1, -1)
-            word = None if named else word
+            word = None if in_tag else word
         final = word is not None and word[1].lower() == "final"
         if tag.kind == "channel" and final:
             self._all_was_thought(tag)

@@ -59,6 +59,21 @@ def data_url_parts(wire: EncodedPicture) -> Iterable[bytes]:
     return b"data:", wire.media_type.encode(), b";base64,", wire.base64
 
 
+def base64_text(wire: EncodedPicture) -> str:
+    """Return a picture in base64."""
+    return wire.base64.decode()
+
+
+def base64_parts(wire: EncodedPicture) -> Iterable[bytes]:
+    """Return a picture in base64, in pieces."""
+    return (wire.base64,)
+
+
+def base64_block(text: str, media_type: str) -> dict[str, Any]:
+    """Return LangChain's block of a picture in base64, which most clients translate for their provider."""
+    return {"type": "image", "base64": text, "mime_type": media_type}
+
+
 @dataclass(frozen=True)
 class PictureForm:
     """The content block in which a provider takes a picture, and the reference that represents it until the request is sent."""

@@ -165,25 +165,27 @@ class Address:
 EXAMPLE = "http://localhost:8000/v1"
 
 
-def check_base_url(url: str, what: str = "--base-url") -> str:
+def check_base_url(url: str, option: str = "--base-url") -> str:
     """Return the address of a server; raise UserError if it is malformed.
 
     >>> check_base_url("http://localhost:8000/v1")
     'http://localhost:8000/v1'
     """
     if not url.strip():
-        raise UserError(f"{what} is empty; omit it for the provider's own server, or set an address such as {EXAMPLE}")
+        raise UserError(
+            f"{option} is empty; omit it for the provider's own server, or set an address such as {EXAMPLE}"
+        )
     if any(c.isspace() or not c.isprintable() for c in url):
-        raise UserError(f"{what} has a space, a line break or an unprintable character in it: {url!r}")
+        raise UserError(f"{option} has a space, a line break or an unprintable character in it: {url!r}")
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port  # a malformed port raises only when it is read
     except ValueError as error:
-        raise UserError(f"{what} is not a valid address ({error}); example: {EXAMPLE}") from None
+        raise UserError(f"{option} is not a valid address ({error}); example: {EXAMPLE}") from None
     if parts.scheme not in ("http", "https"):
-        raise UserError(f"{what} must begin with http:// or https://, such as {EXAMPLE}, not with {_scheme(url)}")
+        raise UserError(f"{option} must begin with http:// or https://, such as {EXAMPLE}, not with {_scheme(url)}")
     if not host:
-        raise UserError(f"{what} names no server; example: {EXAMPLE}")
+        raise UserError(f"{option} names no server; example: {EXAMPLE}")
     return url
 
 

@@ -346,11 +346,11 @@ def _describe(shares: Sequence[VariantShare]) -> str:
     empty = [share.name for share in shares if not any(row.n for row in share.criteria.values())]
     if len(empty) == len(shares):
         return "nothing could be compared"
-    found = (
+    sentence = (
         "; ".join(faults)
         or f"no fault found: at least {100 * LOW_SHARE:.0f} % of the answers to every variant are right"
     )
-    return f"{found}; nothing to compare in {', '.join(empty)}" if empty else found
+    return f"{sentence}; nothing to compare in {', '.join(empty)}" if empty else sentence
 
 
 def _list_compared(criteria: Iterable[StressShare], must: Must) -> Iterator[StressShare]:
@@ -405,22 +405,23 @@ def _count_unjudged(share: StressShare) -> str:
 def _failure_blocks(judge: JudgeStress, folder: str) -> Iterator[Block]:
     if not judge.failures:
         return
-    first: dict[tuple[str, str], int] = {}
-    shown = []
+    counts: Counter[tuple[str, str]] = Counter()
+    numbered = []
     # One failure of each variant and criterion first, since neighbouring failures are mostly alike.
     for failure in judge.failures:
-        first[key] = number = first.get(key := (failure.variant, failure.criterion), 0) + 1
-        shown.append((number, failure))
-    shown = sorted(shown, key=lambda item: item[0])[:MOST_FAILURES]
+        key = failure.variant, failure.criterion
+        counts[key] += 1
+        numbered.append((counts[key], failure))
+    failures = [failure for _, failure in sorted(numbered, key=lambda item: item[0])[:MOST_FAILURES]]
     count = len(judge.failures)
     yield Paragraph(
-        f"{number_of(count, 'wrong answer')}{f', of which {len(shown)} are listed' if count > len(shown) else ''}:"
+        f"{number_of(count, 'wrong answer')}{f', of which {len(failures)} are listed' if count > len(failures) else ''}:"
     )
     yield Points(
         tuple(
             f"{failure.variant}, {failure.criterion}: {failure.original} → {failure.answer} (right: {failure.demand}). "
             f"{_format_trace(folder, failure, judge.short_name)}"
-            for _, failure in shown
+            for failure in failures
         )
     )
 

@@ -361,16 +361,16 @@ def choose_variants(names: Sequence[str], pairs: bool = False) -> tuple[StressVa
     ['text_instruction', 'text_instruction_chinese', 'mirrored']
     """
     variants = [v for v in VARIANTS.values() if (Role.PAIR in v.demands if pairs else v.demands.keys() - {Role.PAIR})]
-    known = ", ".join(variant.name for variant in variants)
+    names_text = ", ".join(variant.name for variant in variants)
     for name in names:
         if not any(_selects(name, variant.name) for variant in variants):
             about = "pairs of candidates" if pairs else "single edits"
-            raise UserError(f'--variants has no "{name}" for {about}; there are: {known}')
+            raise UserError(f'--variants has no "{name}" for {about}; there are: {names_text}')
     return tuple(v for v in variants if not names or any(_selects(name, v.name) for name in names))
 
 
-def _selects(name: str, known: str) -> bool:
-    return known == name or known.startswith(f"{name}_")
+def _selects(name: str, variant: str) -> bool:
+    return variant == name or variant.startswith(f"{name}_")
 
 
 def variant_id(edit_id: str, variant: str) -> str:
@@ -403,11 +403,11 @@ def with_variants(
         context = StressContext(edit, other, folder)
         for variant in variants:
             try:
-                made = variant.make(context)
+                changed = variant.make(context)
             except ImageError:
-                made = edit
-            if made is not None:
-                yield made.model_copy(update={"id": variant_id(edit.id, variant.name), "human": {}})
+                changed = edit
+            if changed is not None:
+                yield changed.model_copy(update={"id": variant_id(edit.id, variant.name), "human": {}})
 
 
 def _with_neighbours(edits: Iterable[Edit]) -> Iterator[tuple[Edit, Edit | None]]:
