@@ -159,50 +159,34 @@ async def decide(state: EditState, runtime: Runtime[EditContext]) -> EditState:
 def decide_criterion(cases: Sequence[CaseResult], min_confidence: float = 0.0) -> Outcome:
     """Return the outcome of one criterion: the answer of its case, or the worst answer of its targets."""
     cases = sorted(cases, key=lambda result: result.case.target or 0)
-    criterion = cases[0].case.rubric.criterion
-    usage = sum((sum_usage(list(result.trace.steps)) for result in cases), Usage())
-    steps = sum(len(result.trace.steps) for result in cases)
-    served = _collect_served(cases)
+    shared: dict[str, Any] = {
+        "criterion": cases[0].case.rubric.criterion,
+        "usage": sum((sum_usage(list(result.trace.steps)) for result in cases), Usage()),
+        "steps": sum(len(result.trace.steps) for result in cases),
+        "served": _collect_served(cases),
+    }
     open_cases = [result for result in cases if result.failure or result.given is None]
     decided = _find_deciding(cases)
     if open_cases and not _is_settled(decided):
         result = open_cases[0]
         failure = result.failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
         where = f"target {result.case.target + 1}: " if result.case.target is not None else ""
-        return Unjudged(
-            criterion=criterion,
-            reason=failure.reason,
-            detail=where + failure.detail,
-            raw=failure.raw,
-            usage=usage,
-            steps=steps,
-            served=served,
-        )
+        return Unjudged(reason=failure.reason, detail=where + failure.detail, raw=failure.raw, **shared)
     assert decided is not None
-    assert decided.given is not None
+    answer = decided.given
+    assert answer is not None
     if decided.confidence is not None and decided.confidence < min_confidence:
-        detail = f"{decided.given.text} with a confidence of {decided.confidence:.2f}, below {min_confidence:.2f}"
-        return Unjudged(
-            criterion=criterion,
-            reason=Reason.LOW_CONFIDENCE,
-            detail=detail,
-            raw=decided.given.text,
-            usage=usage,
-            steps=steps,
-            served=served,
-        )
+        detail = f"{answer.text} with a confidence of {decided.confidence:.2f}, below {min_confidence:.2f}"
+        return Unjudged(reason=Reason.LOW_CONFIDENCE, detail=detail, raw=answer.text, **shared)
     return Verdict(
-        criterion=criterion,
-        label=decided.given.label,
-        score=decided.given.score,
-        score_100=decided.given.score_100,
-        values=decided.given.values,
+        label=answer.label,
+        score=answer.score,
+        score_100=answer.score_100,
+        values=answer.values,
         rationale=decided.trace.steps[-1].thought,
         confidence=decided.confidence,
         targets=tuple(map(_target_label, cases)) if len(cases) > 1 else (),
-        usage=usage,
-        steps=steps,
-        served=served,
+        **shared,
     )
 
 

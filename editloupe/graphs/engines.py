@@ -45,21 +45,24 @@ async def judge_by_measure(graph: None, context: CaseContext) -> CaseResult:
 
 def _measure(context: CaseContext, answer: MeasuredAnswer) -> CaseResult:
     case, started = context.case, time.perf_counter()
+
+    def fail(reason: Reason, detail: str) -> CaseResult:
+        return CaseResult(case, context.heading, None, Failure(reason, detail))
+
     missing = [name for name in answer.texts if not str(case.edit.extra.get(name) or "").strip()]
     if missing:
         detail = f'edit {case.edit.id} has no text "{missing[0]}", which {answer.measure} compares with the picture'
-        return CaseResult(case, context.heading, None, Failure(Reason.MISSING_INPUT, detail))
+        return fail(Reason.MISSING_INPUT, detail)
     texts = [str(case.edit.extra[name]).strip() for name in answer.texts]
     try:
         inputs = MeasureInputs(list(case.pictures), _open_pictures(context), texts)
         value = context.shared.toolbox.measures.measure(answer.measure, inputs)
     except ImageError as error:
-        return CaseResult(case, context.heading, None, Failure(Reason.BAD_IMAGE, str(error)))
+        return fail(Reason.BAD_IMAGE, str(error))
     except ToolError as error:  # weights that are not here; the next run tries again
-        return CaseResult(case, context.heading, None, Failure(Reason.MISSING_INPUT, str(error)))
+        return fail(Reason.MISSING_INPUT, str(error))
     except Exception as error:  # must not affect the criteria that a judge is asked
-        detail = f"{answer.measure} failed: {type(error).__name__}: {one_line(str(error))}"
-        return CaseResult(case, context.heading, None, Failure(Reason.INTERNAL, detail))
+        return fail(Reason.INTERNAL, f"{answer.measure} failed: {type(error).__name__}: {one_line(str(error))}")
     measured = _to_answer(answer, value)
     call = ToolCall(id=answer.measure, name=answer.measure, parameters={"pictures": list(case.pictures)})
     text = f"{MEASURES[answer.measure].shows}: {measured.text}"

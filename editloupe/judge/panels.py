@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
+from typing import Any
 
 from editloupe.judge.plans import Cascade, CascadeStage, Panel, Plan, SingleJudge
 from editloupe.rubrics.protocol import lower_median
@@ -222,9 +223,7 @@ def stage_outcome(each: Sequence[Outcome], kind: str) -> Outcome:
 
     If a cap or a server failure ended a round, the outcome is unjudged, because the calibration is for all rounds.
     """
-    usage = sum((outcome.usage for outcome in each), Usage())
-    steps = sum(outcome.steps for outcome in each)
-    totals = {"usage": usage, "steps": steps, "served": merge_served(each)}
+    totals = sum_totals(each)
     unjudged = [outcome for outcome in each if isinstance(outcome, Unjudged)]
     for reasons in ({Reason.BUDGET}, SERVER_REASONS):
         if ended := next((outcome for outcome in unjudged if outcome.reason in reasons), None):
@@ -247,26 +246,17 @@ PANEL_RULE = "most votes, else the lower median; more than half must answer"
 
 def make_opinion(judge: str, part: str, outcome: Outcome, kept: bool = False, why_not: str = "") -> Opinion:
     """Return an outcome as the opinion of one judge."""
+    shared: dict[str, Any] = {"judge": judge, "part": part, "usage": outcome.usage, "opinions": outcome.opinions}
     if isinstance(outcome, Unjudged):
-        return Opinion(
-            judge=judge,
-            part=part,
-            reason=outcome.reason,
-            detail=outcome.detail,
-            usage=outcome.usage,
-            opinions=outcome.opinions,
-        )
+        return Opinion(reason=outcome.reason, detail=outcome.detail, **shared)
     return Opinion(
-        judge=judge,
-        part=part,
         label=outcome.label,
         score=outcome.score,
         score_100=outcome.score_100,
         confidence=outcome.confidence,
         detail=why_not,
         kept=kept,
-        usage=outcome.usage,
-        opinions=outcome.opinions,
+        **shared,
     )
 
 
@@ -276,20 +266,17 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
     More than half of the judges must answer. A judge without a verdict counts as not agreeing. If a cap ended one judge, the
     outcome is unjudged for the same reason.
     """
-    parts = [f"member {number}" for number in range(1, len(answers) + 1)]
     verdicts = [outcome for _, outcome in answers if isinstance(outcome, Verdict)]
-    usage = sum((outcome.usage for _, outcome in answers), Usage())
-    steps = sum(outcome.steps for _, outcome in answers)
-    served = merge_served([outcome for _, outcome in answers])
     chosen, confidence = _choose(verdicts, len(answers))
-    opinions = tuple(
+    totals = sum_totals([outcome for _, outcome in answers])
+    totals["opinions"] = tuple(
         make_opinion(
             judge,
-            part,
+            f"member {number}",
             outcome,
             kept=isinstance(outcome, Verdict) and chosen is not None and is_same_answer(outcome, chosen),
         )
-        for part, (judge, outcome) in zip(parts, answers, strict=True)
+        for number, (judge, outcome) in enumerate(answers, 1)
     )
     failed = [(judge, outcome) for judge, outcome in answers if isinstance(outcome, Unjudged)]
     capped = next((outcome for _, outcome in failed if outcome.reason == Reason.BUDGET), None)
@@ -302,34 +289,22 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
             if capped
             else f"{len(verdicts)} of {len(answers)} judges answered, and more than half must ({reasons})"
         )
-        return Unjudged(
-            criterion=criterion,
-            reason=decisive.reason,
-            detail=detail,
-            usage=usage,
-            steps=steps,
-            opinions=opinions,
-            served=served,
-        )
+        return Unjudged(criterion=criterion, reason=decisive.reason, detail=detail, **totals)
     if confidence < min_confidence:
         detail = f"{format_answer(chosen)} with an agreement of {confidence:.2f}, below {min_confidence:.2f}"
-        return Unjudged(
-            criterion=criterion,
-            reason=Reason.LOW_CONFIDENCE,
-            detail=detail,
-            raw=format_answer(chosen),
-            usage=usage,
-            steps=steps,
-            opinions=opinions,
-            served=served,
-        )
-    update = {"confidence": confidence, "usage": usage, "steps": steps, "opinions": opinions, "served": served}
-    return chosen.model_copy(update={**update, "rationale": _rationale(answers, chosen)})
+        raw = format_answer(chosen)
+        return Unjudged(criterion=criterion, reason=Reason.LOW_CONFIDENCE, detail=detail, raw=raw, **totals)
+    update = {"confidence": confidence, "rationale": _rationale(answers, chosen)}
+    return chosen.model_copy(update={**totals, **update})
 
 
-def merge_served(outcomes: Sequence[Outcome]) -> tuple[Served, ...]:
-    """Return what the providers report about the models that answered, without repetitions."""
-    return tuple(dict.fromkeys(served for outcome in outcomes for served in outcome.served))
+def sum_totals(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Return the usage and steps of several outcomes, and what the providers report about the models, without repetitions."""
+    return {
+        "usage": sum((outcome.usage for outcome in outcomes), Usage()),
+        "steps": sum(outcome.steps for outcome in outcomes),
+        "served": tuple(dict.fromkeys(served for outcome in outcomes for served in outcome.served)),
+    }
 
 
 def format_answer(verdict: Verdict) -> str:

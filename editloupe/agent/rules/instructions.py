@@ -261,32 +261,19 @@ def _replacement(sentence: str, kind_known: bool) -> ChangeRequest | None:
 
 
 def _count(sentence: str, kind_known: bool) -> ChangeRequest | None:
-    named = re.match(
+    patterns = [
         rf"(?:{_CHANGE}|{_MORE_OR_LESS}) (?:the )?(?:number|count|amount|quantity) of (?P<target>.+?)"
         rf"(?: from (?P<old>{_NUMBER}))? to (?P<new>{_NUMBER})\b",
-        sentence,
-        re.I,
-    )
-    if named:
-        return ChangeRequest(
-            "count", _bare(named["target"]), old_count=_number(named["old"]), new_count=_number(named["new"])
-        )
-    counted = re.match(
-        rf"{_CHANGE} (?:the )?(?P<old>{_NUMBER}) (?P<target>.+?) (?:in)?to (?P<new>{_NUMBER})\b", sentence, re.I
-    )
-    if counted:
-        return ChangeRequest(
-            "count", _bare(counted["target"]), old_count=_number(counted["old"]), new_count=_number(counted["new"])
-        )
+        rf"{_CHANGE} (?:the )?(?P<old>{_NUMBER}) (?P<target>.+?) (?:in)?to (?P<new>{_NUMBER})\b",
+    ]
     if kind_known:
-        loose = re.match(
-            rf"{_CHANGE} (?P<target>.+?)(?: from (?P<old>{_NUMBER}))? to (?P<new>{_NUMBER})\b", sentence, re.I
-        )
-        if loose:
-            return ChangeRequest(
-                "count", _bare(loose["target"]), old_count=_number(loose["old"]), new_count=_number(loose["new"])
-            )
-    return None
+        patterns.append(rf"{_CHANGE} (?P<target>.+?)(?: from (?P<old>{_NUMBER}))? to (?P<new>{_NUMBER})\b")
+    match = next((found for pattern in patterns if (found := re.match(pattern, sentence, re.I))), None)
+    if match is None:
+        return None
+    return ChangeRequest(
+        "count", _bare(match["target"]), old_count=_number(match["old"]), new_count=_number(match["new"])
+    )
 
 
 def _number(word: str | None) -> int | None:
