@@ -23,7 +23,7 @@ from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.registry import DEFAULT
-from editloupe.tools.compare.difference import compare
+from editloupe.tools.compare.difference import GlobalChange, compare
 from editloupe.tools.contract import ResultCache
 from editloupe.tools.result_cache import ToolResultCache, key
 from editloupe.types import Reason, Usage
@@ -126,6 +126,11 @@ def decide_consistency(
             f"1. Did the scene itself change? It differs nearly everywhere ({100 * share:.0f} % of the area): it did."
         )
         return LabelDecision(COLLAPSE, round(confidence, 4), (reason,))
+    change = _read_global_change(differences)
+    if change.is_vanished:
+        percent = 100 * (1 + change.contrast)
+        reason = f"1. Did the scene itself change? Only {percent:.0f} % of its contrast is left: it did."
+        return LabelDecision(COLLAPSE, 1.0, (reason,))
     doubts = [1 / (1 + math.exp(-(weight - limits.significance) / SOFTNESS)) for _, weight in places]
     counted = [region for region, doubt in zip(places, doubts, strict=True) if doubt >= 0.5]
     reasons = [f"1. Did the scene itself change? Only {100 * share:.1f} % of the area differs: it did not."]
@@ -344,6 +349,7 @@ class _Turn:
             "regions": [asdict(region) for region in comparison.regions],
             "changed_share": comparison.changed_share,
             "whole_scene": comparison.whole_scene,
+            "global_change": asdict(comparison.global_change),
         }
 
     def _compare(self, first: str, second: str) -> Any:
@@ -358,9 +364,16 @@ class _Turn:
         return [x1, y1, max(x1 + 1, round(box[2] * x)), max(y1 + 1, round(box[3] * y))]
 
 
+def _read_global_change(differences: Mapping[str, Any]) -> GlobalChange:
+    """Return the change of the whole picture; a comparison pixel by pixel measures none."""
+    return GlobalChange(**differences.get("global_change", {}))
+
+
 def _summary(differences: Mapping[str, Any]) -> str:
     if differences["whole_scene"]:
         return "The pictures differ nearly everywhere."
+    if _read_global_change(differences).is_vanished:
+        return "The edited picture has lost the contrast of the source."
     count = len(differences["regions"])
     return (
         "The pictures do not differ beyond noise."

@@ -96,7 +96,7 @@ def load_thresholds() -> Thresholds:
     return Thresholds.model_validate(load_bundled_yaml(files("editloupe.agent.rules") / "thresholds.yaml"))
 
 
-VERSION = "1"
+VERSION = "2"
 """Increased when the same pictures lead to another answer although thresholds and words are unchanged."""
 
 

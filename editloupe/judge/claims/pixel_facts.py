@@ -24,8 +24,6 @@ from editloupe.types import Box
 PictureSide = Literal["source", "edited"]
 VERSION = "2"
 """Raised when the same pictures give other numbers."""
-EMPTIED = -0.9
-"""Relative contrast from which nothing of the source is left: the tone that a comparison removes would be the whole picture."""
 SMOOTHING = 1.2
 """Blur before pixels are compared, so that grain and coding noise matter little."""
 LOUDEST, USUAL = 90, 75
@@ -105,11 +103,11 @@ class PairFacts:
 
     @cached_property
     def comparison(self) -> PictureComparison:
-        """The differing regions, as the tool finds them; a picture that was emptied is another scene."""
+        """The differing regions, as the tool finds them; a picture whose contrast has vanished is another scene."""
         comparison = compare(self._pixels["source"], self._pixels["edited"])
-        if comparison.global_change.contrast > EMPTIED:
-            return comparison
-        return replace(comparison, whole_scene=True, changed_share=1.0)
+        if comparison.global_change.is_vanished:
+            return replace(comparison, whole_scene=True, changed_share=1.0)
+        return comparison
 
     @cached_property
     def regions(self) -> tuple[tuple[Box, float], ...]:

@@ -57,6 +57,8 @@ WORK_LONG_SIDE = 720
 STRIP_ROWS = 256
 # Width of the smoothing neighbourhood: nothing is compared closer than this to an area without content.
 EDGE_MARGIN = 7
+# Relative change of contrast from which nothing of the first picture is left in the second.
+VANISHED = -0.9
 # Smaller changes are not mentioned: half a pixel of the reduced copy, and what people do not see side by side.
 WORTH_SHIFT = 0.3
 WORTH_SCALE = 0.002
@@ -112,6 +114,17 @@ class GlobalChange:
     saturation: float = 0.0
     warmth: float = 0.0
     sharpness: float = 1.0
+
+    @property
+    def is_vanished(self) -> bool:
+        """Whether hardly any contrast is left, as in a picture of one colour.
+
+        A change of tone explains such a picture, so no region differs: what was removed as tone is the scene itself.
+
+        >>> GlobalChange(contrast=-0.97).is_vanished
+        True
+        """
+        return self.contrast <= VANISHED
 
     def sentence(self, subject: str = "the second image") -> str:
         """Describe the global change in words.

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
@@ -94,6 +95,14 @@ def test_another_scene_behind_the_target_is_a_collapse(tmp_path: Path) -> None:
     other = 255 - ground(7)[:, ::-1] // 2
     case, album = make_case(colour_edit(tmp_path, disc(other, CENTRE, BLUE)), CONSISTENCY, "oracle")
     assert label(ask(case, album)) == "Scene Collapse"
+
+
+@pytest.mark.parametrize("mode", ["tools", "plain"])
+def test_a_picture_of_one_colour_is_a_collapse(tmp_path: Path, mode: Mode) -> None:
+    case, album = make_case(colour_edit(tmp_path, np.full_like(ground(), 128)), CONSISTENCY, mode)
+    answer = ask(case, album)
+    assert label(answer) == "Scene Collapse"
+    assert "of its contrast is left: it did" in str(answer.content)
 
 
 @pytest.mark.parametrize("mode", ["tools", "plain"])
