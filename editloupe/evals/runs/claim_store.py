@@ -12,12 +12,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from editloupe._util.hashing import text_key
 from editloupe._util.json_safe import sanitize
 from editloupe.agent.transport.secrets import Secrets
+from editloupe.evals.runs import schema
+from editloupe.evals.runs.damage import UNREADABLE, RunConnection
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.types import Usage, UserError
 
@@ -83,22 +84,7 @@ class ClaimStore:
         self._file = folder / FILE
         self._turn = threading.Lock()
         try:
-            mode = "rwc" if write else "ro"
-            self._connection = sqlite3.connect(
-                f"{self._file.resolve().as_uri()}?mode={mode}",
-                uri=True,
-                timeout=60,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            if write:
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.execute("PRAGMA synchronous = NORMAL")
-                if self._connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-                    self._connection.executescript("DROP TABLE IF EXISTS checks; DROP TABLE IF EXISTS verified;")
-                self._connection.executescript(_TABLES)
-                self._connection.execute(f"PRAGMA user_version = {VERSION}")
-            self._connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+            self._connection = _connect_to_write(self._file) if write else schema.connect_read_only(self._file, _check)
         except sqlite3.Error as error:
             raise UserError(
                 f"{self._file} cannot be {'written' if write else 'read'} ({error}); delete it and run verify again"
@@ -118,9 +104,7 @@ class ClaimStore:
     def __enter__(self) -> ClaimStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -169,7 +153,7 @@ class ClaimStore:
         )
         row = (unit.name, unit.asked, unit.repeat, unit.finished_at, _outcome_key(unit), *setup, key, tools)
         # A check without a verdict does no harm, so the two need no transaction.
-        self.execute("INSERT OR IGNORE INTO checks VALUES (?, ?, ?, ?, ?)", check)
+        self.execute("INSERT OR REPLACE INTO checks VALUES (?, ?, ?, ?, ?)", check)
         self.execute("INSERT OR REPLACE INTO verified VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def execute(self, query: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
@@ -204,9 +188,9 @@ class ClaimReplies:
         self._without_secrets = Secrets()
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """Return the stored reply to a request, if any."""
+        """Return the stored reply to a request; None if there is none, or if it is damaged and must be asked for again."""
         row = self._store.execute("SELECT reply FROM asked_replies WHERE key = ?", (key,))
-        return None if row is None else json.loads(row[0])
+        return None if row is None else _parse_object(row[0])
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
         """Store a reply; it is on disk when this returns."""
@@ -221,9 +205,31 @@ class ClaimReplies:
     def spending(self) -> tuple[Usage, float | None]:
         """Return all requests and tokens paid for, and their cost; None if a price was unknown."""
         query = "SELECT total(requests), total(input_tokens), total(output_tokens), total(cost), count(*) = count(cost) FROM paid"
-        requests, read, written, cost, known = self._store.execute(query) or (0, 0, 0, 0.0, True)
+        requests, read, written, cost, is_priced = self._store.execute(query) or (0, 0, 0, 0.0, True)
         usage = Usage(requests=int(requests), input_tokens=int(read), output_tokens=int(written))
-        return usage, float(cost) if known else None
+        return usage, float(cost) if is_priced else None
+
+
+def _check(connection: RunConnection) -> None:
+    """Raise OperationalError if a file cannot be read, or not the last writes."""
+    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    if connection.without_log:
+        raise sqlite3.OperationalError("its write-ahead log cannot be used on this disk")
+
+
+def _connect_to_write(file: Path) -> sqlite3.Connection:
+    connection = schema.connect(file)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+            connection.executescript("DROP TABLE IF EXISTS checks; DROP TABLE IF EXISTS verified;")
+        connection.executescript(_TABLES)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def read_counts(folder: Path) -> dict[tuple[str, str, int], ClaimCounts]:
@@ -237,11 +243,16 @@ def read_counts(folder: Path) -> dict[tuple[str, str, int], ClaimCounts]:
 
 def _parse_record(text: str) -> Mapping[str, Any] | None:
     """Return a stored check; None if it is damaged."""
+    record = _parse_object(text)
+    return record if record and isinstance(record.get("claims"), list) else None
+
+
+def _parse_object(text: Any) -> dict[str, Any] | None:
+    """Return a stored object; None if it is damaged."""
     try:
-        record = json.loads(text)
-    except (ValueError, RecursionError, TypeError):
+        return dict(json.loads(text))
+    except UNREADABLE:
         return None
-    return record if isinstance(record, dict) and isinstance(record.get("claims"), list) else None
 
 
 def _outcome_key(unit: Unit) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -175,7 +176,7 @@ def connect_to_write(path: Path) -> RunConnection:
     """
     fresh = not path.exists() or path.stat().st_size == 0
     try:
-        connection = _connect(path)
+        connection = connect(path)
         try:
             if not fresh:
                 check_version(connection, path)
@@ -209,30 +210,41 @@ def connect_to_read(path: Path) -> RunConnection:
     """
     if not _is_file(path):
         raise RunDamaged(f"{path.parent} is not a run: it has no {path.name}")
-    last = ""
+    try:
+        connection = connect_read_only(path, lambda connection: _check_not_empty(connection, path))
+    except sqlite3.OperationalError as error:
+        raise RunDamaged(f"{path} cannot be read: {error}") from None
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise RunDamaged(format_damage(path, error)) from None
+    connection.path = path
+    return connection
+
+
+def connect_read_only(path: Path, check: Callable[[RunConnection], object]) -> RunConnection:
+    """Open a SQLite file for reading, also on a read-only disk; then a write-ahead log cannot be used (`without_log`).
+
+    Args:
+        path: The file.
+        check: Reads something; if it raises, the connection is closed.
+
+    Raises:
+        sqlite3.Error: The file cannot be read.
+    """
     for options in ("mode=ro", "mode=ro&immutable=1"):
-        connection = _connect(f"{path.resolve().as_uri()}?{options}")
+        connection = connect(f"{path.resolve().as_uri()}?{options}")
+        connection.without_log = "immutable" in options and _is_file(path.with_name(f"{path.name}-wal"))
         try:
-            version = check_version(connection, path)
-            if version == 0:
-                raise RunDamaged(f"{path.parent} is not a run: its {path.name} is empty")
-        except sqlite3.OperationalError as error:
-            connection.close()
-            last = str(error)  # the error itself would keep this frame, and with it the file
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            connection.close()
-            raise RunDamaged(format_damage(path, error)) from None
-        except BaseException:
-            connection.close()
-            raise
-        else:
-            connection.path = path
-            connection.without_log = "immutable" in options and _is_file(path.with_name(f"{path.name}-wal"))
+            check(connection)
             return connection
-    raise RunDamaged(f"{path} cannot be read: {last}")
+        except BaseException as error:
+            connection.close()
+            if not isinstance(error, sqlite3.OperationalError) or "immutable" in options:
+                raise
+    raise AssertionError("the second way returns or raises")
 
 
-def _connect(target: str | Path) -> RunConnection:
+def connect(target: str | Path) -> RunConnection:
+    """Open a connection that commits every statement by itself; a text is a URI."""
     return sqlite3.connect(
         target,
         uri=isinstance(target, str),
@@ -241,6 +253,11 @@ def _connect(target: str | Path) -> RunConnection:
         timeout=30,
         factory=RunConnection,
     )
+
+
+def _check_not_empty(connection: sqlite3.Connection, path: Path) -> None:
+    if check_version(connection, path) == 0:
+        raise RunDamaged(f"{path.parent} is not a run: its {path.name} is empty")
 
 
 def _is_file(path: Path) -> bool:
