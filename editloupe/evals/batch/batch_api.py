@@ -15,8 +15,8 @@ import asyncio
 import hashlib
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -211,8 +211,9 @@ class BatchApiQueue:
         return names
 
     def _sent(self, mark: str, remote: str) -> None:
-        self._db.execute("UPDATE jobs SET state = 'sent', remote = ? WHERE mark = ?", (remote, mark))
+        """Note that the provider has a file. The file is deleted first: no later session would look for it."""
         self._file(mark).unlink(missing_ok=True)
+        self._db.execute("UPDATE jobs SET state = 'sent', remote = ? WHERE mark = ?", (remote, mark))
 
     def under_way(self) -> list[tuple[str, str]]:
         """Return the mark and the name of every unfinished job of this judge."""
@@ -256,10 +257,10 @@ class BatchApiQueue:
         return self._folder / f"{mark}.jsonl"
 
     def _delete(self, marks: list[str]) -> None:
-        for mark in marks:
+        for mark in marks:  # the job last: the next session continues a deletion that was stopped
+            self._file(mark).unlink(missing_ok=True)
             self._db.execute("DELETE FROM requests WHERE mark = ? AND status IS NULL", (mark,))
             self._db.execute("DELETE FROM jobs WHERE mark = ?", (mark,))
-            self._file(mark).unlink(missing_ok=True)
 
     def _close_file(self) -> None:
         staging, self._staging, self._staged, self._bytes = self._staging, None, 0, 0
@@ -288,20 +289,16 @@ class _Connection(sqlite3.Connection):
             return super().execute(*arguments)
 
 
-class _transaction:  # noqa: N801
-    """A transaction; outside of it the connection commits every statement by itself."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("BEGIN")
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is None:
-            self._db.execute("COMMIT")
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Run a transaction; outside of it the connection commits every statement by itself."""
+    db.execute("BEGIN")
+    try:
+        yield
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
 
 
 def half_price(price: Price | None) -> Price | None:

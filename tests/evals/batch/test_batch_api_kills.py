@@ -135,7 +135,8 @@ def test_a_session_killed_while_the_provider_answers_is_gone_on_with(
         pytest.param("submit", 1, marks=pytest.mark.slow),
         pytest.param("_sent", 1, marks=pytest.mark.slow),
         pytest.param("collect", 1, marks=pytest.mark.slow),
-        pytest.param("_take_in", 1, marks=pytest.mark.slow),
+        pytest.param("_store_results", 1, marks=pytest.mark.slow),
+        pytest.param("_file", 3, marks=pytest.mark.slow),  # in `_sent`
     ],
 )
 def test_a_session_killed_at_any_place_of_the_program_is_gone_on_with(
