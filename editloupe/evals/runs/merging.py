@@ -23,11 +23,15 @@ from typing import Any, NamedTuple
 
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
+from editloupe.evals.runs.claim_store import FILE as CLAIMS
 from editloupe.evals.runs.edit_rows import EditRecord, NewEdit, upsert_edit
 from editloupe.evals.runs.run_folder import (
+    ABOUT,
     ALREADY_LABELLED,
     FILE,
     LABELS,
+    LOCK,
+    PICTURES,
     QUEUE,
     QUEUE_SUFFIX,
     TRACE_NOTES,
@@ -49,8 +53,9 @@ _STATUS = (
     "SELECT units.status FROM answers JOIN units ON units.unit = answers.unit "
     "WHERE answers.edit = ? AND answers.asked = ? AND answers.repeat = ?"
 )
-_OWN_FILES = ("run.sqlite", "run.json", "run.lock", "run.v1.sqlite", "trace_index.sqlite", "claims.sqlite", "pictures")
-"""Files of a run's folder that EditLoupe writes, with or without a suffix such as `-wal`."""
+_DATABASES = (FILE, CLAIMS, "trace_index.sqlite", "run.v1.sqlite")
+_OWN_FILES = {ABOUT, LOCK, PICTURES, *(f"{name}{log}" for name in _DATABASES for log in ("", "-wal", "-shm", "-journal"))}
+"""Files of a run's folder that EditLoupe writes."""
 Row = dict[str, Any]
 
 
@@ -140,9 +145,9 @@ def _lock_merge(part: Path, out: Path) -> Iterator[None]:
             part.rmdir()
         raise
     try:
-        for left in part.iterdir():
-            if left.name != _LOCK:
-                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        for path in part.iterdir():
+            if path.name != _LOCK:
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         yield
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -296,7 +301,7 @@ def _add_forks(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
 
 def _copy_pictures(source: Run, target: Run) -> None:
     folder = source.pictures.folder
-    for path in sorted(folder.glob("[0-9a-f][0-9a-f]/*")) if folder.is_dir() else ():
+    for path in sorted(folder.glob("[0-9a-f][0-9a-f]/[0-9a-f]*")) if folder.is_dir() else ():
         copy = target.pictures.folder / path.parent.name / path.name
         if path.is_symlink() or not path.is_file() or copy.exists():
             continue
@@ -422,8 +427,8 @@ def _rewrite_name(run: RunFiles, row: Row) -> Row:
 
 def _rewrite_queue(run: RunFiles, row: Row) -> Row:
     row = _rewrite_name(run, row)
-    listed = row.get(ALREADY_LABELLED)
-    return {**row, ALREADY_LABELLED: [run.new_name(name) for name in listed]} if isinstance(listed, list) else row
+    names = row.get(ALREADY_LABELLED)
+    return {**row, ALREADY_LABELLED: [run.new_name(name) for name in names]} if isinstance(names, list) else row
 
 
 def _line(row: Row) -> str:
@@ -432,16 +437,16 @@ def _line(row: Row) -> str:
 
 def _without_copies(files: Iterable[Sequence[Row]]) -> Iterator[list[Row]]:
     """Yield each file's rows without those that an earlier file has; rows repeated within one file stay."""
-    seen: Counter[str] = Counter()
+    earlier: Counter[str] = Counter()
     for rows in files:
         own: Counter[str] = Counter()
         fresh = []
         for row in rows:
             line = json.dumps(row, sort_keys=True)
             own[line] += 1
-            if own[line] > seen[line]:
+            if own[line] > earlier[line]:
                 fresh.append(row)
-        seen |= own
+        earlier |= own
         yield fresh
 
 
@@ -481,10 +486,10 @@ def _combine_notes(files: Sequence[Sequence[Row]]) -> Iterator[Row]:
             if line and not replaced and (rows[trace].get("tags") or rows[trace].get("note")):
                 current[line] = rows[trace]
         if len(current) > 1:
-            rows_here = list(current.values())
-            tags = dict.fromkeys(str(tag) for row in rows_here for tag in row.get("tags") or ())
-            notes = dict.fromkeys(str(row["note"]) for row in rows_here if row.get("note"))
-            yield {**rows_here[-1], "tags": list(tags), "note": "\n".join(notes)}
+            differing = list(current.values())
+            tags = dict.fromkeys(str(tag) for row in differing for tag in row.get("tags") or ())
+            notes = dict.fromkeys(str(row["note"]) for row in differing if row.get("note"))
+            yield {**differing[-1], "tags": list(tags), "note": "\n".join(notes)}
 
 
 def _trace_of(row: Row) -> tuple[str, ...]:
@@ -511,7 +516,7 @@ def _merge_queues(runs: Sequence[RunFiles], target: Path, done: PeopleFiles) -> 
 def _copy_other_files(run: RunFiles, target: Path, done: PeopleFiles) -> None:
     for path in sorted(run.folder.iterdir()):
         is_merged = path.name in (LABELS, TRACE_NOTES, QUEUE) or path.name.endswith(QUEUE_SUFFIX)
-        if is_merged or path.name.startswith((".", *_OWN_FILES)):
+        if is_merged or path.name in _OWN_FILES or path.name.startswith("."):
             continue
         if path.is_symlink() or not path.is_file():
             done.left.append(str(path))

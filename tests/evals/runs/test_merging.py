@@ -152,6 +152,16 @@ def test_a_line_that_is_no_row_stops_the_merge_and_a_line_that_was_cut_off_is_to
     assert (done.people.labels, len(done.people.remarks)) == (1, 1)
 
 
+def test_a_file_whose_name_only_begins_like_one_of_a_run_is_copied(tmp_path: Path) -> None:
+    first, second = (make_run(tmp_path / name, [Line(name)]) for name in ("one", "two"))
+    (first / "pictures.csv").write_text("mine")
+    (second / "run.json.old").write_text("mine")
+    done = merge_runs([first, second], tmp_path / "both")
+    assert done.people.others == 2
+    assert (tmp_path / "both" / "pictures.csv").read_text() == "mine"
+    assert (tmp_path / "both" / "run.json.old").read_text() == "mine"
+
+
 def start_merge(*arguments: Path) -> subprocess.Popen[str]:
     *runs, out = map(str, arguments)
     given = [sys.executable, "-m", "editloupe", "run", "merge", *runs, "--out", out]
