@@ -7,7 +7,6 @@ for long scales, and one choice per item of a check list, named `CRITERION.ITEM`
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,6 @@ from editloupe.evals.labels.label_form import AnswerChoice, RubricForm, build_fo
 from editloupe.evals.labels.merge import format_score_label
 from editloupe.evals.manifests.readers import Row
 from editloupe.evals.runs.edit_rows import StoredEdit
-from editloupe.evals.runs.run_folder import SUFFIXES
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.pictures.decode import declared_size
@@ -36,7 +34,6 @@ FIELDS = {SOURCE: "source_image", EDITED: "edited_image"}
 """Fields of a task with the pictures. Label Studio has fields of its own that are called `source`."""
 LARGEST = 1_000_000_000
 """Largest export that is read, in bytes."""
-_TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
 
 
 @dataclass
@@ -192,14 +189,9 @@ def _locate_picture(run: Run, stored: StoredEdit, role: str, images: bool) -> st
     shas = stored.pictures.get(role)
     if not shas:  # as in a run of imported verdicts
         return ""
-    path = run.pictures.find(shas[0])
-    try:
-        if path is not None and images:
-            return f"data:{_TYPES[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode()}"
-    except OSError:
-        path = None
-    if path is None:
-        run.damage.add("pictures", shas[0])
+    if images:
+        return picture.data_url if (picture := run.read_picture(shas[0])) else ""
+    if (path := run.find_picture(shas[0])) is None:
         return ""
     return f"/data/local-files/?d={path.resolve().relative_to(run.folder.resolve().parent).as_posix()}"
 

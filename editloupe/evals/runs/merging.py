@@ -54,7 +54,12 @@ _STATUS = (
     "WHERE answers.edit = ? AND answers.asked = ? AND answers.repeat = ?"
 )
 _DATABASES = (FILE, CLAIMS, "trace_index.sqlite", "run.v1.sqlite")
-_OWN_FILES = {ABOUT, LOCK, PICTURES, *(f"{name}{log}" for name in _DATABASES for log in ("", "-wal", "-shm", "-journal"))}
+_OWN_FILES = {
+    ABOUT,
+    LOCK,
+    PICTURES,
+    *(f"{name}{log}" for name in _DATABASES for log in ("", "-wal", "-shm", "-journal")),
+}
 """Files of a run's folder that EditLoupe writes."""
 Row = dict[str, Any]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 from editloupe.evals.runs import schema
 from editloupe.evals.runs.damage import UNREADABLE, RunDamaged
 from editloupe.evals.runs.run_folder import FILE
-from editloupe.evals.runs.schema import FORKS_THERE
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 
@@ -38,8 +36,7 @@ def prune(folder: Path, *, pictures: bool = False, dry_run: bool = False) -> Pru
     Raises:
         RunDamaged: A row that may refer to pictures cannot be read. Nothing is deleted.
     """
-    with closing(schema.connect_to_read(folder / FILE)):  # raises if it is not a run; a writer would create one
-        pass
+    schema.connect_to_read(folder / FILE).close()  # raises if it is not a run; a writer would create one
     if dry_run:
         with Run.open(folder) as run, run.reader() as reader:
             (units,) = reader.connection.execute(f"SELECT count(*) FROM units WHERE {_UNUSED}").fetchone()
@@ -71,12 +68,12 @@ def _delete_unused_units(connection: sqlite3.Connection) -> int:
 
 def _find_used_pictures(connection: sqlite3.Connection, without_traces: bool) -> set[str]:
     """Return the hashes of the pictures to keep."""
-    wanted: set[str] = set()
+    used: set[str] = set()
 
     def add(name: str, query: str, hashes: Callable[[Any], Iterator[str]]) -> None:
         for number, text in connection.execute(query):
             try:
-                wanted.update(hashes(json.loads(text)))
+                used.update(hashes(json.loads(text)))
             except UNREADABLE:
                 raise RunDamaged(
                     f"nothing was removed: {name} {number} cannot be read, so its pictures are not known"
@@ -84,12 +81,12 @@ def _find_used_pictures(connection: sqlite3.Connection, without_traces: bool) ->
 
     add("edit", "SELECT name, pictures FROM edits", _of_edit)
     if not without_traces:
-        used = f"SELECT trace, step FROM steps WHERE trace NOT IN (SELECT trace FROM traces WHERE {_UNUSED})"
-        add("trace", used, _of_step)
-    if connection.execute(FORKS_THERE).fetchone():
+        query = f"SELECT trace, step FROM steps WHERE trace NOT IN (SELECT trace FROM traces WHERE {_UNUSED})"
+        add("trace", query, _of_step)
+    if connection.execute(schema.FORKS_THERE).fetchone():
         of_fork = (lambda fork: _of_edit(fork["pictures"])) if without_traces else _of_fork
         add("fork", "SELECT fork, record FROM forks", of_fork)
-    return wanted
+    return used
 
 
 def _of_edit(roles: Any) -> Iterator[str]:

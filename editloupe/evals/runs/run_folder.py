@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from editloupe.evals.runs import schema
 from editloupe.pictures.decode import Album, Picture
@@ -33,6 +33,7 @@ ALREADY_LABELLED = "already_labelled_names"
 _CONTENT_TABLES = ("edits", "answers", "replies", "spent")
 """Tables that are empty in an empty run."""
 SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
+_MEDIA_TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
 _HASH = re.compile(r"[0-9a-f]{8,128}")
 
 
@@ -119,6 +120,18 @@ def _has_rows(folder: Path) -> bool:
         return False  # the disk was full before the tables were made
     with closing(schema.connect_to_read(folder / FILE)) as reader:
         return any(reader.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in _CONTENT_TABLES)
+
+
+class PictureFile(NamedTuple):
+    """The name and bytes of a stored picture."""
+
+    name: str
+    data: bytes
+
+    @property
+    def data_url(self) -> str:
+        """The picture as a URL that contains it."""
+        return f"data:{_MEDIA_TYPES[Path(self.name).suffix]};base64,{base64.b64encode(self.data).decode()}"
 
 
 class PictureFolder:

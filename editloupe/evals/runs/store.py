@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.files import write_text
 from editloupe._util.hashing import content_key
 from editloupe._util.json_safe import clamp_integer, finite_number, sanitize, sanitize_text
 from editloupe.agent.transport.secrets import Secrets
@@ -19,7 +20,7 @@ from editloupe.evals.runs.configurations import UnreadableRunJson, read_about
 from editloupe.evals.runs.damage import Damage, RunDamaged, iter_rows, raise_unwritable
 from editloupe.evals.runs.edit_rows import NewEdit, StoredEdit, delete_edits, read_edit, upsert_edit
 from editloupe.evals.runs.reader import RunReader
-from editloupe.evals.runs.run_folder import ABOUT, FILE, LOCK, PICTURES, PictureFolder, RunLock
+from editloupe.evals.runs.run_folder import ABOUT, FILE, LOCK, PICTURES, PictureFile, PictureFolder, RunLock
 from editloupe.evals.runs.unit_rows import (
     ANSWER,
     Answer,
@@ -32,7 +33,7 @@ from editloupe.evals.runs.unit_rows import (
 )
 from editloupe.judge.question_key import QuestionSpec
 from editloupe.pictures.decode import Album
-from editloupe.types import Judgement, Trace, Usage, UserError
+from editloupe.types import Judgement, Sha, Trace, Usage, UserError
 
 _USAGE = tuple(Usage.model_fields)
 LOG_BYTES = 32_000_000
@@ -137,6 +138,23 @@ class Run:
                 with self._turn:
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
+    # Pictures
+
+    def find_picture(self, sha: Sha) -> Path | None:
+        """Return the file of a picture that the run stored; None if it is lost, which is noted as damage."""
+        path = self.pictures.find(sha)
+        if path is None:
+            self.damage.add("pictures", sha)
+        return path
+
+    def read_picture(self, sha: Sha) -> PictureFile | None:
+        """Return a picture that the run stored; None if it is lost or cannot be read, which is noted as damage."""
+        with suppress(OSError):
+            if (path := self.find_picture(sha)) and (data := path.read_bytes()):
+                return PictureFile(path.name, data)
+        self.damage.add("pictures", sha)
+        return None
+
     # Configurations
 
     def about(self) -> dict[str, Any]:
@@ -197,10 +215,7 @@ class Run:
         return self._without_secrets(sanitize_text(text))
 
     def _write_about(self, about: Mapping[str, Any]) -> None:
-        part = self.folder / f".{ABOUT}.part"
-        with raise_unwritable(self.folder):
-            part.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
-            part.replace(self.folder / ABOUT)
+        write_text(self.folder / ABOUT, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
 
     # Judgements
 

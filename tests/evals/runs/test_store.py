@@ -1,3 +1,4 @@
+import errno
 import itertools
 import json
 import os
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 from editloupe.evals.runs import store
 from editloupe.evals.runs.edit_rows import parse_edit
 from editloupe.evals.runs.prices import Price
+from editloupe.evals.runs.run_folder import ABOUT, remove_if_empty_on_error
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import JudgementRecord
 from editloupe.types import Edit, Unjudged, Usage, UserError, Verdict
@@ -118,6 +120,22 @@ def test_the_lock_of_a_killed_writer_is_free(tmp_path: Path) -> None:
         writer.kill()
     with Run.write(tmp_path / "run"):
         pass
+
+
+def test_a_new_run_whose_description_cannot_be_written_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.replace
+
+    def refuse(path: Path, target: Path) -> Path:
+        if target.name == ABOUT:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(UserError, match="No space left"), remove_if_empty_on_error(tmp_path / "run"):
+        Run.write(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_can_be_moved(tmp_path: Path) -> None:

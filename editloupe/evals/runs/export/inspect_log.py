@@ -6,7 +6,6 @@ another, and Inspect itself is not needed.
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import tempfile
@@ -23,7 +22,6 @@ from editloupe._util.files import atomic_write
 from editloupe._util.json_safe import finite_number, sanitize, sanitize_text
 from editloupe.evals.runs.configurations import format_list, match_configurations
 from editloupe.evals.runs.export.tables import skip_repeated_verdicts
-from editloupe.evals.runs.run_folder import SUFFIXES
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.types import Edit, Observation, SentPicture, Sha, Step, Trace, Usage, UserError, Verdict
@@ -32,7 +30,6 @@ LOG_VERSION = 2
 """Version of Inspect's log format."""
 Json = dict[str, Any]
 ATTACHMENT = "attachment://"
-_TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
 
 
 @dataclass
@@ -173,8 +170,7 @@ class Conversation:
         return [_text(seen.text), *(block for sha, caption in pairs for block in self._picture_blocks(caption, sha))]
 
     def _picture_blocks(self, name: str, sha: Sha) -> Iterator[Json]:
-        if self._run.pictures.find(sha) is None:
-            self._run.damage.add("pictures", sha)
+        if self._run.find_picture(sha) is None:
             yield _text(f"{name} (this picture is not kept in the run)")
             return
         self.pictures.add(sha)
@@ -183,18 +179,8 @@ class Conversation:
 
     def attachments(self) -> dict[Sha, str]:
         """Return the pictures as data URLs by hash."""
-        attachments = {}
-        for sha in sorted(self.pictures):
-            path = self._run.pictures.find(sha)
-            try:
-                data = path.read_bytes() if path else b""
-            except OSError:
-                data = b""
-            if path is None or not data:
-                self._run.damage.add("pictures", sha)
-                continue
-            attachments[sha] = f"data:{_TYPES[path.suffix]};base64,{base64.b64encode(data).decode()}"
-        return attachments
+        pictures = {sha: self._run.read_picture(sha) for sha in sorted(self.pictures)}
+        return {sha: picture.data_url for sha, picture in pictures.items() if picture}
 
 
 def score_of(unit: Unit) -> Json:

@@ -203,10 +203,7 @@ def _find_fault(run: Run, trace: Trace, steps: Sequence[Step], verdict: ChosenVe
     if trace.part and verdict.label is not None and steps[-1].answer != verdict.label:
         return OVERRULED
     shas = {part.sha for step in steps for message in step.asked for part in _pictures_of(message)}
-    lost = [sha for sha in shas if run.pictures.find(sha) is None]
-    for sha in lost:
-        run.damage.add("pictures", sha)
-    return NO_PICTURE if lost else None
+    return NO_PICTURE if [sha for sha in shas if run.find_picture(sha) is None] else None
 
 
 def _pictures_of(message: RequestMessage) -> Iterator[RequestPicture]:

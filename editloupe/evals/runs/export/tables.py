@@ -213,16 +213,9 @@ def _embed_pictures(run: Run, rows: Iterable[dict[str, Any]]) -> Iterator[dict[s
 
 def _picture(run: Run, pictures: Mapping[str, list[str]], role: str) -> dict[str, Any] | None:
     """Return a picture; None if the run never had it, or if it is lost, which is noted as damage."""
-    if not pictures.get(role):
-        return None
-    path = run.pictures.find(pictures[role][0])
-    try:
-        if path is not None:
-            return {"bytes": path.read_bytes(), "path": path.name}
-    except OSError:
-        pass
-    run.damage.add("pictures", pictures[role][0])
-    return None
+    shas = pictures.get(role)
+    picture = run.read_picture(shas[0]) if shas else None
+    return {"bytes": picture.data, "path": picture.name} if picture else None
 
 
 def _write_parquet(path: Path, schema: Any, rows: Iterator[dict[str, Any]]) -> int:
