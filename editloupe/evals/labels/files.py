@@ -328,7 +328,8 @@ class LabelReader:
         """Return a label's score, None for an empty one; a label that does not exist is an error."""
         answer = self._answers[criterion]
         if isinstance(answer, ChecksAnswer) and isinstance(label, Mapping):
-            return _score_checks(row, criterion, answer, label)
+            choices = read_choices(row, criterion, answer, label)
+            return answer.total(choices) if all(choices.values()) else None
         text = "" if label is None else " ".join(str(label).split())
         if not text:
             return None
@@ -341,8 +342,8 @@ class LabelReader:
         return score
 
 
-def _score_checks(row: Row, criterion: str, answer: ChecksAnswer, cells: Mapping[str, Any]) -> float | None:
-    """Return the score of a check list; None if an item has no answer, or if none applies."""
+def read_choices(row: Row, criterion: str, answer: ChecksAnswer, cells: Mapping[str, Any]) -> dict[str, str]:
+    """Return the answer to every item of a check list; empty for an empty cell. Raise UserError for any other text."""
     choices: dict[str, str] = {}
     for check in answer.checks:
         cell = cells.get(check.key)
@@ -350,7 +351,7 @@ def _score_checks(row: Row, criterion: str, answer: ChecksAnswer, cells: Mapping
         if text and text not in check.values:
             raise row.error(f'"{text}" is not an answer to {criterion}.{check.key}; it takes {", ".join(check.values)}')
         choices[check.key] = text
-    return answer.total(choices) if all(choices.values()) else None
+    return choices
 
 
 @dataclass

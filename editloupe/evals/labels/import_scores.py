@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ from pydantic import ValidationError
 from editloupe._util.errors import first_error
 from editloupe._util.hashing import content_key
 from editloupe._util.json_safe import dump_record
-from editloupe.evals.labels.files import describe_scale, parse_label
+from editloupe.evals.labels.files import describe_scale, parse_label, read_choices
 from editloupe.evals.labels.merge import format_score_label, to_score_100
 from editloupe.evals.manifests.cases import IdSet
-from editloupe.evals.manifests.columns import Columns, check_columns, format_columns, rename_columns
+from editloupe.evals.manifests.columns import Columns, check_columns, format_columns, rename_columns, rename_row
 from editloupe.evals.manifests.datasets import build_edit
 from editloupe.evals.manifests.readers import READERS, Row
 from editloupe.evals.runs.configurations import IMPORTED
@@ -172,12 +173,15 @@ _ROW_FIELDS = {CRITERION, *VALUES, REPEAT, CONFIDENCE, RATIONALE}
 
 
 def _read_rows(path: Path, protocol: Protocol, columns: Columns) -> Iterator[Row]:
-    """Stream the rows of a file or of a folder of results, with their columns renamed."""
+    """Stream the rows of a file with their columns renamed, or those of a folder of results."""
     paper = find_paper(protocol.name)
-    read = paper.read_results if paper else None
     reader = READERS.get(path.suffix.lower()) if path.is_file() else None
-    if read and not reader and path.exists():
-        yield from itertools.starmap(Row, read(path))
+    if paper and paper.read_results and not reader and path.exists():
+        if columns:
+            raise UserError(
+                f"--columns goes with a file of scores; {path} has the columns of the script of {paper.title}"
+            )
+        yield from itertools.starmap(Row, paper.read_results(path))
         return
     if reader is None:
         kinds = ", ".join(READERS)
@@ -185,7 +189,7 @@ def _read_rows(path: Path, protocol: Protocol, columns: Columns) -> Iterator[Row
     if columns:
         check_columns(path, columns)
     for row in reader(path):
-        yield Row(row.where, rename_columns(row.values, columns))
+        yield rename_row(row, partial(rename_columns, columns=columns))
 
 
 class _Importer:
@@ -308,14 +312,14 @@ class _Importer:
             return True
 
     def _build_outcome(self, row: Row, criterion: str, cell: Any, confidence: Any, rationale: Any) -> Outcome:
-        own = self._answers[criterion]
-        if isinstance(own, ChecksAnswer) and isinstance(cell, Mapping):
-            return self._build_checks(row, criterion, own, cell, rationale)
+        answer = self._answers[criterion]
+        if isinstance(answer, ChecksAnswer) and isinstance(cell, Mapping):
+            return self._build_checks(row, criterion, answer, cell, rationale)
         text = "" if cell is None else " ".join(str(cell).split())
         if text.casefold() in ("", "nan", "none", "null"):
             self.summary.unjudged += 1
             return Unjudged(criterion=criterion, reason=Reason.UNREADABLE, detail=DETAIL, raw=text)
-        answer, score = self._answers[criterion], self._read_score(row, criterion, text)
+        score = self._read_score(row, criterion, text)
         self.summary.verdicts += 1
         try:
             return Verdict(
@@ -333,17 +337,12 @@ class _Importer:
         self, row: Row, criterion: str, answer: ChecksAnswer, cell: Mapping[str, Any], rationale: Any
     ) -> Outcome:
         """Return the outcome of an object with an answer per check; unjudged if one has none."""
-        choices: dict[str, str] = {}
-        for check in answer.checks:
-            if (given := cell.get(check.key)) is None:
-                self.summary.unjudged += 1
-                detail = f"The imported file has no answer to {check.key} here."
-                raw = json.dumps(dict(cell), default=str)
-                return Unjudged(criterion=criterion, reason=Reason.UNREADABLE, detail=detail, raw=raw)
-            text = f"{given:g}" if isinstance(given, float) else str(given).strip()
-            if text not in check.values:
-                raise row.error(f'"{text}" is not an answer to {check.key}; it takes {", ".join(check.values)}')
-            choices[check.key] = text
+        choices = read_choices(row, criterion, answer, cell)
+        if missing := next((key for key, choice in choices.items() if not choice), None):
+            self.summary.unjudged += 1
+            detail = f"The imported file has no answer to {missing} here."
+            raw = json.dumps(dict(cell), default=str)
+            return Unjudged(criterion=criterion, reason=Reason.UNREADABLE, detail=detail, raw=raw)
         self.summary.verdicts += 1
         total = answer.total(choices)
         return Verdict(

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from editloupe.evals.labels.label_studio import read_label_studio
-from editloupe.evals.manifests.columns import Columns, check_columns, check_names, rename_columns, split_list
+from editloupe.evals.manifests.columns import (
+    Columns,
+    check_columns,
+    check_names,
+    rename_columns,
+    rename_row,
+    split_list,
+)
 from editloupe.evals.manifests.jsonl_log import read_log_rows
 from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
 from editloupe.evals.runs.run_folder import LABELS
@@ -69,12 +76,12 @@ class LabelFile:
         if not self.columns:
             return rows
         if kind == ".json":
-            rows = iter(listed := list(rows))
-            check_names(path.name, list(dict.fromkeys(name for row in listed for name in row.values)), self.columns)
+            rows = iter(exported := list(rows))
+            check_names(path.name, list(dict.fromkeys(name for row in exported for name in row.values)), self.columns)
         else:
             check_columns(path, self.columns)
         columns = {"edit_id" if name == "id" else name: column for name, column in self.columns.items()}
-        return (Row(row.where, rename_columns(row.values, columns)) for row in rows)
+        return (rename_row(row, partial(rename_columns, columns=columns)) for row in rows)
 
 
 def fold_text(text: str) -> str:

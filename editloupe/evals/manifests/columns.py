@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.readers import INSTRUCTIONS, JSON_COLUMNS, find_reader, list_columns
+from editloupe.evals.manifests.readers import INSTRUCTIONS, JSON_COLUMNS, Row, find_reader, list_columns
 from editloupe.rubrics.paper import Paper, SampleFolder
 from editloupe.types import Edit, UserError
 
@@ -110,6 +110,14 @@ def rename_columns(values: Mapping[str, Any], columns: Columns) -> dict[str, Any
         renamed["more_images"] = {**(renamed.get("more_images") or values.get("more_images") or {}), **more}
     taken = {*columns.values(), *renamed}
     return {**renamed, **{name: value for name, value in values.items() if name not in taken}}
+
+
+def rename_row(row: Row, naming: Naming | None) -> Row:
+    """Return a row with its fields renamed; raise UserError that begins with its location if that fails."""
+    try:
+        return Row(row.where, naming(row.values)) if naming else row
+    except UserError as error:
+        raise row.error(str(error)) from None
 
 
 def find_samples(path: Path, paper: Paper | None, columns: Columns) -> tuple[Path, Naming | None]:

@@ -13,7 +13,7 @@ from editloupe._util.errors import first_error
 from editloupe._util.files import is_inside
 from editloupe._util.json_safe import sanitize_text
 from editloupe.evals.manifests.cases import IdSet
-from editloupe.evals.manifests.columns import FIELDS, NEAR, Naming, format_columns
+from editloupe.evals.manifests.columns import FIELDS, NEAR, Naming, format_columns, rename_row
 from editloupe.evals.manifests.outputs import OutputNames, detect_output_names
 from editloupe.evals.manifests.readers import (
     REQUIRED,
@@ -111,7 +111,7 @@ class Manifest:
         self.path, self._allow_outside, self._naming, self._typing = path, allow_outside, naming, typing
         self._reader = reader
         folder, _ = split_folder(path)
-        self._folder = (folder if folder.is_dir() else folder.parent).resolve()
+        self.folder = (folder if folder.is_dir() else folder.parent).resolve()
         self._names: dict[Path, OutputNames] = {}
         if reader is None:
             find_reader(path)
@@ -119,8 +119,8 @@ class Manifest:
     def edits(self) -> Iterator[Edit]:
         """Stream the edits; ids must be unique per model."""
         seen = IdSet()
-        for row in self._rows():
-            edit = self._assign_type(row, build_edit(row, self._folder, self._allow_outside))
+        for row in self.rows():
+            edit = self._assign_type(row, build_edit(row, self.folder, self._allow_outside))
             key = _key(edit.id, edit.model)
             if seen.add(key) and (first := self._find_first(key)) != row.where:
                 raise row.error(f'the id "{edit.id}" is already used at {first}; ids must be unique')
@@ -129,9 +129,9 @@ class Manifest:
     def edits_with_outputs(self, folder: Path, model: str) -> Iterator[Edit]:
         """Stream the edits with the outputs of one model; ids must be unique."""
         names, seen = self.output_names(folder), IdSet()
-        for row in self._rows(with_outputs=True):
+        for row in self.rows(with_outputs=True):
             edit = self._assign_type(
-                row, build_edit(_of_model(row, model), self._folder, self._allow_outside, names.path(row))
+                row, build_edit(_of_model(row, model), self.folder, self._allow_outside, names.path(row))
             )
             if seen.add(edit.id) and (first := self._find_first(_key(edit.id, None), with_outputs=True)) != row.where:
                 raise row.error(f'the id "{edit.id}" is already used at {first}; with outputs, ids must be unique')
@@ -140,7 +140,7 @@ class Manifest:
     def output_names(self, folder: Path) -> OutputNames:
         """Return how the outputs in a folder are named; detected once per folder."""
         if folder not in self._names:
-            self._names[folder] = detect_output_names(lambda: self._rows(with_outputs=True), folder)
+            self._names[folder] = detect_output_names(lambda: self.rows(with_outputs=True), folder)
         return self._names[folder]
 
     def _assign_type(self, row: Row, edit: Edit) -> Edit:
@@ -149,20 +149,15 @@ class Manifest:
         except UserError as error:
             raise row.error(str(error)) from None
 
-    def _rows(self, with_outputs: bool = False) -> Iterator[Row]:
+    def rows(self, with_outputs: bool = False) -> Iterator[Row]:
+        """Stream the rows with their fields renamed."""
         read = self._reader or find_reader(self.path, with_outputs)
         for row in read(self.path):
-            yield self._rename_fields(row)
-
-    def _rename_fields(self, row: Row) -> Row:
-        try:
-            return Row(row.where, self._naming(row.values)) if self._naming else row
-        except UserError as error:
-            raise row.error(str(error)) from None
+            yield rename_row(row, self._naming)
 
     def _find_first(self, wanted: str, with_outputs: bool = False) -> str:
         """Return the first location of an id. The file is read again, because two ids may share a hash."""
-        for row in self._rows(with_outputs):
+        for row in self.rows(with_outputs):
             model = None if with_outputs else row.values.get("model")
             if ("edited" in row.values or with_outputs) and _key(_id(row), model) == wanted:
                 return row.where

@@ -17,8 +17,8 @@ from pydantic import Field
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.cases import IdSet
 from editloupe.evals.manifests.columns import Naming
-from editloupe.evals.manifests.datasets import build_edit
-from editloupe.evals.manifests.readers import Row, find_reader
+from editloupe.evals.manifests.datasets import Manifest, build_edit
+from editloupe.evals.manifests.readers import Row
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.memory import require_path
 from editloupe.pictures.pixels import ImageError
@@ -118,15 +118,10 @@ def _by_family(types: Mapping[str, int], families: Mapping[str, Sequence[str]]) 
 
 def _samples(path: Path, naming: Naming | None, allow_outside: bool) -> Iterator[Edit]:
     """Yield the edits of the rows; edited picture and instruction may be missing."""
-    folder = (path if path.is_dir() else path.parent).resolve()
-    for row in find_reader(path)(path):
-        try:
-            values = dict(naming(row.values) if naming else row.values)
-        except UserError as error:
-            raise row.error(str(error)) from None
-        values.setdefault("edited", values.get("source"))
-        values.setdefault("instruction", "-")
-        yield build_edit(Row(row.where, values), folder, allow_outside)
+    manifest = Manifest(path, naming=naming)
+    for row in manifest.rows():
+        values = {"edited": row.values.get("source"), "instruction": "-", **row.values}
+        yield build_edit(Row(row.where, values), manifest.folder, allow_outside)
 
 
 class _Counts:

@@ -165,6 +165,19 @@ def test_a_mistake_in_a_later_part_says_which_rows_are_imported(
     assert len(scores_of(tmp_path / "run")) == 2
 
 
+def test_columns_are_refused_with_results_whose_columns_are_known(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"--columns goes with a file of scores; .* has the columns of the script of GEdit"
+    ):
+        import_scores(tmp_path, tmp_path / "run", "theirs", "gedit", {"id": "uid"})
+
+
+def test_a_column_that_must_hold_json_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = write_csv(tmp_path / "s.csv", f"id,{IF},boxes", "a,1,[]", "b,2,no")
+    with pytest.raises(UserError, match=r"s\.csv, line 3: column boxes must hold JSON for target_boxes"):
+        import_scores(file, tmp_path / "run", "theirs", "dlebench", {"target_boxes": "boxes"})
+
+
 @pytest.mark.parametrize("text", ["0-10", "1..1", "a..b", "0..inf"])
 def test_a_scale_is_two_numbers(text: str) -> None:
     with pytest.raises(UserError, match=r"--scale is LOW\.\.HIGH"):

@@ -46,6 +46,12 @@ def test_samples_are_counted_by_type_and_by_targets_without_any_edited_picture(t
     assert found.notes == ("2 of 4 samples have no annotated target.",)
 
 
+def test_pictures_of_a_split_are_found_in_the_folder_that_has_the_splits(tmp_path: Path) -> None:
+    write(tmp_path / "set" / "dev", [sample(1, [0, 0, 10, 10], source_file_name="wide.png")], "metadata.jsonl")
+    found = manifest_stats(Path(f"{tmp_path / 'set'}:dev"), lambda row: {**row, "source": row["source_file_name"]})
+    assert (found.rows, found.measured, found.notes) == (1, 1, ())
+
+
 def test_areas_are_shares_of_the_picture_all_targets_of_a_sample_together(tmp_path: Path) -> None:
     """The picture has 20 000 pixels: 2, 100 + 50, 300 and 5 000 of them are 0.01, 0.75, 1.5 and 25 percent."""
     found = of(
