@@ -117,20 +117,20 @@ class Runner:
         under_way: set[asyncio.Task[None]] = set()
         forced = asyncio.create_task(self.stop.wait_until_forced())
         try:
-            async with aclosing(self._ahead(jobs)) as ahead:
-                async for job in ahead:
+            async with aclosing(self._plan_ahead(jobs)) as planned:
+                async for job in planned:
                     while under_way and not (self._gate is None or self._gate.may_begin(job, len(under_way))):
-                        await self._some_done(under_way, forced)
+                        await self._wait_until_one_is_done(under_way, forced)
                         if forced.done():
                             break
                     if self.stop.why or forced.done():
                         break
-                    under_way.add(asyncio.create_task(self._do(job)))
+                    under_way.add(asyncio.create_task(self._judge_and_write(job)))
                     self.tally.under_way = len(under_way)
                     while len(under_way) >= self._executor.capacity and not forced.done():
-                        await self._some_done(under_way, forced)
+                        await self._wait_until_one_is_done(under_way, forced)
             while under_way and not forced.done():
-                await self._some_done(under_way, forced)
+                await self._wait_until_one_is_done(under_way, forced)
         finally:
             forced.cancel()
             for task in under_way:
@@ -141,7 +141,7 @@ class Runner:
             raise self._writer.failure
         return self.tally
 
-    async def _ahead(self, jobs: Iterator[Job]) -> AsyncGenerator[Job, None]:
+    async def _plan_ahead(self, jobs: Iterator[Job]) -> AsyncGenerator[Job, None]:
         """Yield jobs, planned a few at a time in a worker thread while earlier ones are judged."""
         coming = self._next_of(jobs, 1)
         try:
@@ -157,7 +157,7 @@ class Runner:
     def _next_of(self, jobs: Iterator[Job], count: int) -> asyncio.Task[list[Job]]:
         return asyncio.create_task(asyncio.to_thread(self._planner.next_jobs, jobs, count))
 
-    async def _some_done(self, under_way: set[asyncio.Task[None]], forced: asyncio.Task[None]) -> None:
+    async def _wait_until_one_is_done(self, under_way: set[asyncio.Task[None]], forced: asyncio.Task[None]) -> None:
         """Wait until a job is done, at most `TICK` seconds, so that the progress display moves."""
         done, _ = await asyncio.wait({*under_way, forced}, timeout=TICK, return_when=asyncio.FIRST_COMPLETED)
         self._tick()
@@ -168,7 +168,7 @@ class Runner:
             self.tally.under_way = len(under_way)
             task.result()
 
-    async def _do(self, job: Job) -> None:
+    async def _judge_and_write(self, job: Job) -> None:
         result = await self._executor.judge(job)
         try:
             await self._write(result)
@@ -424,7 +424,7 @@ class _Session:
             before = tally.done
             if self._queue and not self._stop.requests:
                 self._stop.why = None  # a cap ends the sending of further files, not the storing of replies
-            self._planner.held = self._planner.shared = self._planner.held_unjudged = 0
+            self._planner.held = self._planner.shared = 0
             runner = Runner(self._run, executor, self._planner, self._configuration, **runner_options)
             await runner.judge_all(self._batch.edits())
             tally.held -= before  # the run has what an earlier round of this session judged
@@ -517,6 +517,6 @@ class _Session:
 
 
 def _find_price(batch: Batch, judge: BaseJudge) -> Price | None:
-    listed = price_of_members(judge.members, batch.prices)  # read in any case: a wrong price file is an error
-    price = batch.price or listed
+    list_price = price_of_members(judge.members, batch.prices)  # read in any case: a wrong price file is an error
+    price = batch.price or list_price
     return half_price(price) if batch.executor == "batch-api" else price

@@ -234,9 +234,11 @@ class BatchApiQueue:
                 self._store_results(mark, file)
             finally:
                 file.unlink(missing_ok=True)
-        left = f"the provider gave no reply to it ({state.sentence})".encode()
+        reason = f"the provider gave no reply to it ({state.sentence})".encode()
         with _transaction(self._db):
-            self._db.execute("UPDATE requests SET status = 0, body = ? WHERE mark = ? AND status IS NULL", (left, mark))
+            self._db.execute(
+                "UPDATE requests SET status = 0, body = ? WHERE mark = ? AND status IS NULL", (reason, mark)
+            )
             self._db.execute("UPDATE jobs SET state = 'over' WHERE mark = ?", (mark,))
         return state
 

@@ -122,9 +122,9 @@ async def judge_job(judge: BaseJudge, job: Job, deadline: float | None) -> JobRe
     return JobResult(job, judgement, album)
 
 
-def select_outcomes(judgement: Judgement, wanted: Callable[[Outcome], bool]) -> Judgement:
+def select_outcomes(judgement: Judgement, condition: Callable[[Outcome], bool]) -> Judgement:
     """Return a judgement with only some of its outcomes, and their traces."""
-    outcomes = tuple(filter(wanted, judgement.verdicts))
+    outcomes = tuple(filter(condition, judgement.verdicts))
     criteria = {outcome.criterion for outcome in outcomes}
     traces = tuple(trace for trace in judgement.traces if trace.criterion in criteria)
     return judgement.model_copy(update={"verdicts": outcomes, "traces": traces})

@@ -246,9 +246,8 @@ def finish_replacement(run: Run, replacement: Replacement) -> None:
     """Remove the record of a replacement, so that the next one of its key starts from the beginning."""
 
     def remove(about: dict[str, Any]) -> bool:
-        left = {key: entry for key, entry in about.get(_REPLACING, {}).items() if key != replacement.key}
-        about.pop(_REPLACING, None)
-        about.update({_REPLACING: left} if left else {})
+        others = {key: entry for key, entry in about.pop(_REPLACING, {}).items() if key != replacement.key}
+        about.update({_REPLACING: others} if others else {})
         return True
 
     run.amend_about(remove)
@@ -277,8 +276,6 @@ class Planner:
         """Set if verdicts are replaced: tells which of them were replaced already."""
         self.held = 0
         """Units that need not be asked: judged before, or unjudged and not to be retried."""
-        self.held_unjudged = 0
-        """How many of these are unjudged."""
         self.shared = 0
         """How many of these were asked in this session about another edit with the same inputs."""
 
@@ -364,7 +361,8 @@ class Planner:
                 unit = self._answers.find(number, question, repeat)
                 tries = self._next_try(unit, question, repeat) if unit else 1
                 if unit and not tries:
-                    self._count(unit)
+                    with self._counting:
+                        self.held += 1
                     if number is not None:
                         answers.append(Answer(number, criterion, question.asked, repeat, unit.unit, question.shown))
                 else:
@@ -394,11 +392,6 @@ class Planner:
             return
         if stale := foreign & self._answers.questions_answered(number):
             self._run.delete_answers(number, stale)
-
-    def _count(self, unit: StoredUnit) -> None:
-        with self._counting:
-            self.held += 1
-            self.held_unjudged += unit.status != "judged"
 
     def _link(self, answers: list[Answer]) -> None:
         """Have existing units answer an edit that they do not answer yet."""

@@ -94,9 +94,9 @@ def handle_signals(stop: StopControl) -> Iterator[None]:
         loop.call_soon_threadsafe(stop.request_stop)
 
     # A process that ignores SIGHUP (nohup) keeps ignoring it.
-    wanted = [number for number in SIGNALS if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
+    handled = [number for number in SIGNALS if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
     with restore_signal_handlers():
-        for number in wanted:
+        for number in handled:
             signal.signal(number, handle)
         yield
 

@@ -58,14 +58,14 @@ def parse_columns(texts: Iterable[str], fields: Collection[str] | None = None) -
         if not (name and equals and column):
             raise UserError(f'--columns takes FIELD=COLUMN, such as source=input_image, not "{part.strip()}"')
         field = ALIASES.get(name, name) if fields is None else name
-        known = [*FIELDS, *ALIASES] if fields is None else [*fields]
+        names = [*FIELDS, *ALIASES] if fields is None else [*fields]
         if (
-            field not in known
+            field not in names
             and not field.startswith(ROLE)
-            and (near := get_close_matches(field, known, n=1, cutoff=NEAR))
+            and (near := get_close_matches(field, names, n=1, cutoff=NEAR))
         ):
-            what = "an edit" if fields is None else "a file of labels"
-            raise UserError(f'--columns: "{name}" is not a field of {what}; did you mean {near[0]}?')
+            record = "an edit" if fields is None else "a file of labels"
+            raise UserError(f'--columns: "{name}" is not a field of {record}; did you mean {near[0]}?')
         if field in columns:
             raise UserError(f'--columns names "{field}" twice')
         columns[field] = column
@@ -108,8 +108,8 @@ def rename_columns(values: Mapping[str, Any], columns: Columns) -> dict[str, Any
     if roles := {field: renamed.pop(field) for field in [*renamed] if field.startswith(ROLE)}:
         more = {field.removeprefix(ROLE): picture for field, picture in roles.items()}
         renamed["more_images"] = {**(renamed.get("more_images") or values.get("more_images") or {}), **more}
-    taken = {*columns.values(), *renamed}
-    return {**renamed, **{name: value for name, value in values.items() if name not in taken}}
+    used = {*columns.values(), *renamed}
+    return {**renamed, **{name: value for name, value in values.items() if name not in used}}
 
 
 def rename_row(row: Row, naming: Naming | None) -> Row:
@@ -197,13 +197,13 @@ def check_columns(path: Path, columns: Columns) -> None:
     """Raise UserError if no row has a column; usually the first row has all of them."""
     names = list_columns(path)
     if names is None:
-        missing, seen = set(columns.values()), dict[str, None]()
+        missing, present = set(columns.values()), dict[str, None]()
         for row in find_reader(path)(path):
-            seen |= dict.fromkeys(row.values)
+            present |= dict.fromkeys(row.values)
             missing -= set(row.values)
             if not missing:
                 return
-        names = list(seen)
+        names = list(present)
     check_names(path.name, names, columns)
 
 

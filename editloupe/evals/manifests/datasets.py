@@ -49,12 +49,10 @@ def make_name_checker(criteria: Collection[str], note: Callable[[str], object]) 
     def check(edit: Edit) -> Edit:
         if columns := [name for name in edit.extra if name not in seen]:
             seen.update(columns)
-            listed = sorted(
-                (_with_question(name, FIELDS) for name in columns), key=lambda text: not text.endswith("?)")
-            )
-            more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
-            if listed[0].endswith("?)"):
-                note(f"not fields of an edit, kept as further columns: {', '.join(listed[:LISTED])}{more}")
+            names = sorted((_with_question(name, FIELDS) for name in columns), key=lambda text: not text.endswith("?)"))
+            more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+            if names[0].endswith("?)"):
+                note(f"not fields of an edit, kept as further columns: {', '.join(names[:LISTED])}{more}")
         if edit.human and (labelled := [name for name in edit.human if f"human.{name}" not in seen]):
             seen.update(f"human.{name}" for name in labelled)
             for name in labelled:
@@ -65,13 +63,13 @@ def make_name_checker(criteria: Collection[str], note: Callable[[str], object]) 
     return check
 
 
-def _with_question(name: str, known: Collection[str]) -> str:
-    """Return a name, with the known name that it resembles.
+def _with_question(name: str, names: Collection[str]) -> str:
+    """Return a name, with the one of several names that it resembles.
 
     >>> _with_question("hunan", ["human", "hint"])
     'hunan (did you mean human?)'
     """
-    near = get_close_matches(name, known, n=1, cutoff=NEAR)
+    near = get_close_matches(name, names, n=1, cutoff=NEAR)
     return f"{name} (did you mean {near[0]}?)" if near else name
 
 
@@ -155,11 +153,11 @@ class Manifest:
         for row in read(self.path):
             yield rename_row(row, self._naming)
 
-    def _find_first(self, wanted: str, with_outputs: bool = False) -> str:
+    def _find_first(self, key: str, with_outputs: bool = False) -> str:
         """Return the first location of an id. The file is read again, because two ids may share a hash."""
         for row in self.rows(with_outputs):
             model = None if with_outputs else row.values.get("model")
-            if ("edited" in row.values or with_outputs) and _key(_id(row), model) == wanted:
+            if ("edited" in row.values or with_outputs) and _key(_id(row), model) == key:
                 return row.where
         raise UserError(f"{self.path.name} changed while it was read")
 

@@ -138,15 +138,15 @@ def describe_missing_outputs(surveyed: OutputSurvey) -> str:
     if part is None:
         return "the benchmark has no edit"
     names = sorted(path.name for path in list_folders(folder))
-    there = (
+    content = (
         f"there are the folders {_format_list(names)}"
         if names
         else f"there is {_format_list(_names(folder)) or 'nothing'}"
     )
-    wanted = part.first.relative_to(folder) if part.first.is_relative_to(folder) else part.first
+    expected = part.first.relative_to(folder) if part.first.is_relative_to(folder) else part.first
     return (
-        f"{folder} has no output of this benchmark; looked for {wanted.with_suffix('')}{{{','.join(PICTURES)}}} and "
-        f"the like, {there}"
+        f"{folder} has no output of this benchmark; looked for {expected.with_suffix('')}{{{','.join(PICTURES)}}} and "
+        f"the like, {content}"
     )
 
 
@@ -183,17 +183,13 @@ def describe_assumptions(surveyed: OutputSurvey, missing_counts: str) -> Iterato
         yield f"model {model}: {cases - existing} of {number_of(cases, 'output')} missing, such as {lacking}: {missing_counts}"
 
 
-def _cases(count: int) -> str:
-    return f"{count} case{'' if count == 1 else 's'}"
-
-
 def _format_parts(surveyed: OutputSurvey, parts: frozenset[Part]) -> str:
     """Format parts without outputs with their numbers of cases, the first few by name."""
     counts = list(_count_cases(surveyed, parts).items())
-    listed = ", ".join(f"{name} ({_cases(count)})" for name, count in counts[:MOST])
+    names = ", ".join(f"{name} ({number_of(count, 'case')})" for name, count in counts[:MOST])
     if more := counts[MOST:]:
-        listed += f" and {len(more)} more ({_cases(sum(count for _, count in more))})"
-    return listed
+        names += f" and {len(more)} more ({number_of(sum(count for _, count in more), 'case')})"
+    return names
 
 
 def _hint(surveyed: OutputSurvey, parts: frozenset[Part]) -> str:
@@ -285,12 +281,11 @@ def existing_folder(folder: Path, model: str | None = None) -> Path:
     raise UserError(f"the folder of results{of}, {folder}, {problem}{_suggest(folder.name, names, str(parent))}")
 
 
-def _suggest(wanted: str, names: Sequence[str], where: str) -> str:
+def _suggest(name: str, names: Sequence[str], where: str) -> str:
     """Return a suggestion: close matches, else a list of what there is."""
-    if close := get_close_matches(wanted, names, 3, 0.6):
+    if close := get_close_matches(name, names, 3, 0.6):
         return f"; is {' or '.join(close)} meant?"
-    listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-    return f"; in {where} there are: {listed}" if names else ""
+    return f"; in {where} there are: {', '.join(names[:8])}{', …' if len(names) > 8 else ''}" if names else ""
 
 
 def resolve_models(

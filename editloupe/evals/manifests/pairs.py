@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from editloupe.evals.manifests.datasets import resolve_picture
-from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
+from editloupe.evals.manifests.readers import Row, read_jsonl
 from editloupe.pictures.memory import MemoryPicture, PictureField, PictureSource
 from editloupe.pictures.picture_tables import find_tables, iter_rows
 from editloupe.pictures.table_cells import SUFFIXES as TABLES
@@ -20,7 +20,8 @@ from editloupe.rubrics.registry import find_pair_rules, find_protocol
 from editloupe.rubrics.rubric_files import describe_validation_error
 from editloupe.types import Edit, Record, UserError
 
-SUFFIXES = (".json", ".jsonl", ".ndjson")
+LINES = (".jsonl", ".ndjson")
+SUFFIXES = (".json", *LINES)
 
 
 def read_set_rows(path: Path, container: str = "") -> Iterator[PairRow]:
@@ -70,7 +71,7 @@ def _read_table(file: Path, name: str, container: str) -> Iterator[tuple[str, st
 
 
 def _read_lines(file: Path, name: str, container: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    for number, row in enumerate(READERS[file.suffix.lower()](file), start=1):
+    for number, row in enumerate(read_jsonl(file), start=1):
         yield row.where.replace(file.name, name, 1), f"{file.stem}_{number:05d}", row.values
 
 
@@ -92,7 +93,7 @@ def _read_json(file: Path, name: str, container: str) -> Iterator[tuple[str, str
 
 
 _READERS: Mapping[str, Callable[[Path, str, str], Iterator[tuple[str, str, Mapping[str, Any]]]]] = {
-    **dict.fromkeys(SUFFIXES[1:], _read_lines),
+    **dict.fromkeys(LINES, _read_lines),
     ".json": _read_json,
     **dict.fromkeys(TABLES, _read_table),
 }
@@ -102,7 +103,6 @@ _READERS: Mapping[str, Callable[[Path, str, str], Iterator[tuple[str, str, Mappi
 LABELS = ("preference", "tie")
 PAIRS = "pairs"
 """Field of `Edit.extra` that lists the pairs of an edit: records with file, id, role, label and dimension."""
-LINES = (".jsonl", ".ndjson")
 LAYOUT_HINT = "--layout NAME reads the files of a published set"
 Way = Literal["pointwise", "pairwise"]
 Role = Literal["winner", "loser", "AB", "BA"]
@@ -239,27 +239,26 @@ def load_pairs(
         rows = read_jsonl(file)
     else:
         rows = (Row(f"{file.name}, pair {index}", item) for index, item in enumerate(_read_list(file), start=1))
-    places: dict[str, str] = {}
+    first: dict[str, str] = {}
     for number, row in enumerate(rows, start=1):
-        where = row.where
         item = {**row.values, **{name: value for name, value in usual.items() if row.values.get(name) is None}}
         if task and rules.task_of(item) is None:
             item["task"] = task
-        pair = _pair(Row(where, item), number, file, rules, allow_outside, layout)
+        pair = _pair(Row(row.where, item), number, file, rules, allow_outside, layout)
         if not own_rules and layout is None and (own is None or pair.task not in own.types):
             # A task derived from folder names is unknown to another protocol.
             pair = pair.model_copy(update={"task": item.get("task")})
-        if pair.id in places:
-            raise UserError(f'{where}: the id "{pair.id}" is already used at {places[pair.id]}')
-        places[pair.id] = where
+        if pair.id in first:
+            raise row.error(f'the id "{pair.id}" is already used at {first[pair.id]}')
+        first[pair.id] = row.where
         if way == "pointwise" and own_rules:
-            _check(pair, where, rules)
+            _check(pair, row, rules)
         yield pair
 
 
 def holds_pairs(file: Path) -> bool:
     """Return whether a file lists preference pairs in the fields of `load_pairs`, judged by its first row."""
-    if not file.is_file() or file.suffix.lower() not in (*LINES, ".json"):
+    if not file.is_file() or file.suffix.lower() not in SUFFIXES:
         return False
     if file.suffix.lower() in LINES:
         first = next((row.values for row in read_jsonl(file)), {})
@@ -319,32 +318,32 @@ def merge_pair_edits(edits: Iterable[Edit], by_dimension: bool) -> list[Edit]:
     ]
 
 
-def _check(pair: Pair, where: str, rules: PairRules) -> None:
+def _check(pair: Pair, row: Row, rules: PairRules) -> None:
     """Raise UserError if a pair lacks a field that its question needs."""
     try:
         unknown = rules.unknown(pair.candidate("winner"))
     except UserError as error:
-        raise UserError(f"{where}: {str(error).removeprefix(f'edit {pair.id}:winner: ')}") from None
+        raise row.error(str(error).removeprefix(f"edit {pair.id}:winner: ")) from None
     if unknown:
-        raise UserError(f"{where}: {unknown}")
+        raise row.error(unknown)
 
 
 def _pair(row: Row, number: int, file: Path, rules: PairRules, allow_outside: bool, layout: str | None = None) -> Pair:
-    where, item = row.where, row.values
+    item = row.values
     folder = (file if file.is_dir() else file.parent).resolve()
     for name in ("source_image", "prompt", "winner", "loser", "dimension"):
         if not str(item.get(name) or "").strip():
             hint = "" if layout or "loser" in item else f"; {LAYOUT_HINT}"
-            raise UserError(f'{where}: "{name}" is missing{hint}')
+            raise row.error(f'"{name}" is missing{hint}')
     if not isinstance(item["dimension"], str) or item["dimension"] not in rules.dimensions:
         dimensions = ", ".join(rules.dimensions)
-        raise UserError(f'{where}: "dimension" is {json.dumps(item["dimension"])}, not one of {dimensions}')
+        raise row.error(f'"dimension" is {json.dumps(item["dimension"])}, not one of {dimensions}')
     label = item.get("label", "preference")
     if label not in LABELS:
-        raise UserError(f'{where}: "label" is {json.dumps(label)}, not preference or tie')
+        raise row.error(f'"label" is {json.dumps(label)}, not preference or tie')
     for name in rules.flags:
         if item.get(name) is not None and not isinstance(item[name], bool):
-            raise UserError(f'{where}: "{name}" is {json.dumps(item[name])}, not true or false')
+            raise row.error(f'"{name}" is {json.dumps(item[name])}, not true or false')
 
     def path(name: str, value: Any) -> PictureSource:
         if isinstance(value, MemoryPicture):
@@ -353,7 +352,7 @@ def _pair(row: Row, number: int, file: Path, rules: PairRules, allow_outside: bo
 
     references = item.get("reference_image_path") or ()
     if not isinstance(references, (str, list, tuple)):
-        raise UserError(f'{where}: "reference_image_path" must be a path or a list of paths')
+        raise row.error('"reference_image_path" must be a path or a list of paths')
     unmarked = rules.unmarked(item)
     try:
         pair = Pair(
@@ -382,5 +381,5 @@ def _pair(row: Row, number: int, file: Path, rules: PairRules, allow_outside: bo
         )
         pair.candidate("winner")  # validates the edit here, where the location is known
     except ValidationError as error:
-        raise UserError(f"{where}: {describe_validation_error(error)}") from None
+        raise row.error(describe_validation_error(error)) from None
     return pair

@@ -249,13 +249,13 @@ def read_folder(path: Path, with_outputs: bool = False) -> Iterator[Row]:
         raise UserError(f"{INSTRUCTIONS} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise UserError(f"{listing.name} is not UTF-8 text") from None
-    named = all("\t" in line for line in lines)
-    if not named and len(lines) != len(edits):
+    has_names = all("\t" in line for line in lines)
+    if not has_names and len(lines) != len(edits):
         raise UserError(
             f"{INSTRUCTIONS} has {number_of(len(lines), 'line')} and edits/ has {number_of(len(edits), 'picture')}; "
             "write one line per picture, or lines of the form NAME<tab>instruction"
         )
-    pairs = (line.split("\t", 1) for line in lines) if named else zip(edits, lines, strict=True)
+    pairs = (line.split("\t", 1) for line in lines) if has_names else zip(edits, lines, strict=True)
     for number, (name, instruction) in enumerate(pairs, start=1):
         where, stem = f"{INSTRUCTIONS}, line {number}", name.strip()
         if stem not in edits:
@@ -369,11 +369,11 @@ def _read_images(listing: Path, folder: Path, path: Path) -> Iterator[Row]:
     """Stream the list of an ImageFolder. `file_name` is also called `image`, and `X_file_name` also `X`, as in `datasets`."""
     within = listing.parent.relative_to(folder)
     for row in READERS[listing.suffix](listing):
-        named = {
+        columns = {
             name.removesuffix(FILE_NAME).rstrip("_") or "image": name for name in row.values if name.endswith(FILE_NAME)
         }
-        files = {name: str(within / value) for name in named.values() if isinstance(value := row.values[name], str)}
-        pictures = {short: files[name] for short, name in named.items() if name in files}
+        files = {name: str(within / value) for name in columns.values() if isinstance(value := row.values[name], str)}
+        pictures = {short: files[name] for short, name in columns.items() if name in files}
         yield Row(row.where, {**pictures, **row.values, **files})
 
 
