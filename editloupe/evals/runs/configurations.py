@@ -72,16 +72,16 @@ def find_name_by_keys(
     connection: sqlite3.Connection, questions: Sequence[tuple[str, str]], preferred: str | None = None
 ) -> str:
     """Do the same for pairs of a criterion and a question key; use a preferred name for a new one if it is free."""
-    wanted: dict[str, set[str]] = {}
+    new: dict[str, set[str]] = {}
     for criterion, key in questions:
-        wanted.setdefault(criterion, set()).add(key)
+        new.setdefault(criterion, set()).add(key)
     query = "SELECT configuration, criterion, asked FROM configurations JOIN asked USING (asked) ORDER BY configurations.rowid"
     by_name: dict[str, dict[str, set[str]]] = {}
     for name, criterion, key in connection.execute(query):
         by_name.setdefault(name, {}).setdefault(criterion, set()).add(key)
-    for name, here in by_name.items():
-        shared = here.keys() & wanted.keys()
-        if shared and all(here[criterion] == wanted[criterion] for criterion in shared):
+    for name, own in by_name.items():
+        shared = own.keys() & new.keys()
+        if shared and all(own[criterion] == new[criterion] for criterion in shared):
             return name
     if preferred is not None and preferred not in by_name:
         return preferred
@@ -122,30 +122,30 @@ def list_configurations(connection: sqlite3.Connection, protocol: str | None = N
         Configuration(str(name), str(judge), str(mode), str(own), count, str(last or ""))
         for name, judge, mode, own, count, last in connection.execute(query)
     ]
-    left = list(every)
+    remaining = list(every)
     for configuration in every if len(every) > 1 else ():
-        if any(_covers(connection, other, configuration) for other in left if other is not configuration):
-            left.remove(configuration)
-    named = _set_short_names(_describe_differences(connection, left))
-    return [configuration for configuration in named if protocol in (None, configuration.protocol)]
+        if any(_covers(connection, other, configuration) for other in remaining if other is not configuration):
+            remaining.remove(configuration)
+    described = _set_short_names(_describe_differences(connection, remaining))
+    return [configuration for configuration in described if protocol in (None, configuration.protocol)]
 
 
 def _set_short_names(configurations: Sequence[Configuration]) -> list[Configuration]:
     """Set the short names: the model without its provider, and the mode; later ones of the same name get a number."""
     counts: Counter[str] = Counter()
-    named = []
+    renamed = []
     for own in configurations:
         base = f"{_PROVIDER.sub('', own.judge)}/{own.mode}"
         counts[base] += 1
-        named.append(replace(own, short_name=base if counts[base] == 1 else f"{base}#{counts[base]}"))
-    return named
+        renamed.append(replace(own, short_name=base if counts[base] == 1 else f"{base}#{counts[base]}"))
+    return renamed
 
 
-def match_configurations(configurations: Sequence[Configuration], wanted: str) -> list[Configuration]:
+def match_configurations(configurations: Sequence[Configuration], text: str) -> list[Configuration]:
     """Return the configurations that a text names: by the short name, else by the judge, the mode or the start of the name."""
-    exact = [own for own in configurations if wanted in (own.short_name, own.name)]
+    exact = [own for own in configurations if text in (own.short_name, own.name)]
     return exact or [
-        own for own in configurations if wanted in (own.judge, own.mode) or (wanted and own.name.startswith(wanted))
+        own for own in configurations if text in (own.judge, own.mode) or (text and own.name.startswith(text))
     ]
 
 
@@ -156,12 +156,12 @@ def find_newest(configurations: Sequence[Configuration]) -> Configuration:
 
 def format_list(configurations: Iterable[Configuration]) -> str:
     """List configurations in a sentence: short name, how it differs, units and date."""
-    listed = list(configurations)
+    every = list(configurations)
     parts = []
-    for own in listed[:MOST_LISTED]:
+    for own in every[:MOST_LISTED]:
         facts = filter(None, (own.differs, number_of(own.units, "unit"), own.day))
         parts.append(f"{own.short_name} ({', '.join(facts)})")
-    more = len(listed) - MOST_LISTED
+    more = len(every) - MOST_LISTED
     return "; ".join(parts) + (f"; and {more} more, see `editloupe run info`" if more > 0 else "")
 
 
@@ -189,7 +189,7 @@ def _difference(connection: sqlite3.Connection, old: Configuration, new: Configu
                 facts[-1].setdefault(str(criterion), json.loads(text))
     shared = [criterion for criterion in facts[1] if criterion in facts[0]]
     differences = dict.fromkeys(
-        what for criterion in shared for what in describe_changes(facts[0][criterion], facts[1][criterion])
+        change for criterion in shared for change in describe_changes(facts[0][criterion], facts[1][criterion])
     )
     return ", ".join(differences) or f"configuration {new.name[:6]}"
 
@@ -253,8 +253,10 @@ def check_has_traces(about: Mapping[str, Any], folder: Path) -> None:
 def check_same_origin(about: Mapping[str, Any], description: Mapping[str, Any], folder: Path) -> None:
     """Raise UserError if a judge would write into a run of imported verdicts, or an import into a run that was judged here."""
     if about.get("configurations") and is_imported(about) != bool(description.get(IMPORTED)):
-        kept = "imported verdicts" if is_imported(about) else "verdicts that were judged here"
-        raise UserError(f"{folder} holds {kept}; judged and imported verdicts are kept apart, so name another folder")
+        verdicts = "imported verdicts" if is_imported(about) else "verdicts that were judged here"
+        raise UserError(
+            f"{folder} holds {verdicts}; judged and imported verdicts are kept apart, so name another folder"
+        )
 
 
 def add_descriptions(about: dict[str, Any], entries: Iterable[Mapping[str, Any]]) -> bool:

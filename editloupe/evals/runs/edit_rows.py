@@ -172,10 +172,10 @@ def _position(connection: sqlite3.Connection, position: int | None) -> int:
     return int(connection.execute("SELECT coalesce(max(position) + 1, 0) FROM edits").fetchone()[0])
 
 
-def _find_free_name(connection: sqlite3.Connection, edit: Edit, taken: bool) -> str:
+def _find_free_name(connection: sqlite3.Connection, edit: Edit, is_shared: bool) -> str:
     """Return the id; `id@model` if another edit has it; with a number at the end if that is taken too."""
     plain = sanitize_text(edit.id)
-    stem = f"{plain}@{stored_model(edit)}" if taken and edit.model else plain
+    stem = f"{plain}@{stored_model(edit)}" if is_shared and edit.model else plain
     name, number = stem, 1
     while connection.execute("SELECT 1 FROM edits WHERE name = ?", (name,)).fetchone():
         number += 1

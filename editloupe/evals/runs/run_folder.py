@@ -166,12 +166,12 @@ class PictureFolder:
         for role, paths in edit.files.items():
             shas = hashes.get(role, ()) if role not in left else ()
             copies = [None if _is_here(path) else self.find(sha) for path, sha in zip(paths, shas, strict=False)]
-            whole = [copy or path for path, copy in itertools.zip_longest(paths, copies[: len(paths)])]
-            if role not in left and (gone := next((path for path in whole if not _is_here(path)), None)):
+            restored = [copy or path for path, copy in itertools.zip_longest(paths, copies[: len(paths)])]
+            if role not in left and (gone := next((path for path in restored if not _is_here(path)), None)):
                 raise UserError(
                     f'the edit "{edit.id}" cannot be judged again: its picture {gone} is gone and the run kept no copy'
                 )
-            by_role[role] = tuple(whole)
+            by_role[role] = tuple(restored)
         single: dict[str, Any] = {
             role: by_role.pop(role)[0] for role in ("source", "edited", "reference") if role in by_role
         }
@@ -272,12 +272,12 @@ def collect_pictures(judgement: Judgement, album: Album, stored: Container[Sha])
         for path in paths:
             with suppress(ImageError):
                 roles.setdefault(role, []).append(album.open(path).sha)
-    wanted = {sha for shas in roles.values() for sha in shas} | set(_shown_in(judgement))
-    return JudgementPictures(roles, {sha: encode_file(album[sha]) for sha in wanted if sha not in stored})
+    shas = {sha for own in roles.values() for sha in own} | set(_list_trace_pictures(judgement))
+    return JudgementPictures(roles, {sha: encode_file(album[sha]) for sha in shas if sha not in stored})
 
 
-def _shown_in(judgement: Judgement) -> Iterator[Sha]:
+def _list_trace_pictures(judgement: Judgement) -> Iterator[Sha]:
     for trace in judgement.traces:
         for step in trace.steps:
             yield from (sent.sha for sent in step.sent)
-            yield from (sha for seen in step.observations for sha in seen.pictures)
+            yield from (sha for observation in step.observations for sha in observation.pictures)

@@ -19,7 +19,7 @@ from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.configurations import UnreadableRunJson, read_about
 from editloupe.evals.runs.damage import Damage, RunDamaged, iter_rows, raise_unwritable
 from editloupe.evals.runs.edit_rows import NewEdit, StoredEdit, delete_edits, read_edit, upsert_edit
-from editloupe.evals.runs.reader import RunReader
+from editloupe.evals.runs.reader import OF_CONFIGURATION, RunReader
 from editloupe.evals.runs.run_folder import ABOUT, FILE, LOCK, PICTURES, PictureFile, PictureFolder, RunLock
 from editloupe.evals.runs.unit_rows import (
     ANSWER,
@@ -370,7 +370,7 @@ class Run:
         if name is not None:
             tests, values = ["name = ?"], [self.resolve_name(name)]
         if configuration is not None:
-            tests.append("asked IN (SELECT asked FROM configurations WHERE configuration = ?)")
+            tests.append(OF_CONFIGURATION)
             values.append(configuration)
         where = f"WHERE {' AND '.join(tests)}" if tests else ""
         query = f"SELECT * FROM verdicts {where} ORDER BY position, edit_id, name, criterion, repeat, asked"
@@ -428,23 +428,21 @@ class Run:
         Raises:
             UserError: No edit or several edits are called so.
         """
-        wanted = sanitize_text(name)
-        query = (
-            "SELECT name, edit_id, model FROM edits WHERE name = :wanted OR edit_id = :wanted ORDER BY position, edit"
-        )
+        name = sanitize_text(name)
+        query = "SELECT name, edit_id, model FROM edits WHERE name = :name OR edit_id = :name ORDER BY position, edit"
         with self._turn:
-            rows = self._connection.execute(query, {"wanted": wanted}).fetchall()
+            rows = self._connection.execute(query, {"name": name}).fetchall()
         if model is not None:
             rows = [row for row in rows if row[2] == sanitize_text(model)]
             if not rows:
-                raise UserError(f'the run {self.folder.name} has no edit "{wanted}" of the model "{model}"')
-        elif any(row[0] == wanted for row in rows):
-            return wanted
+                raise UserError(f'the run {self.folder.name} has no edit "{name}" of the model "{model}"')
+        elif any(row[0] == name for row in rows):
+            return name
         if not rows:
-            raise UserError(self._describe_unknown(wanted))
+            raise UserError(self._describe_unknown(name))
         if len(rows) > 1:
             names = ", ".join(str(row[0]) for row in rows)
-            raise UserError(f'the run {self.folder.name} has several edits "{wanted}": {names}; use one of these names')
+            raise UserError(f'the run {self.folder.name} has several edits "{name}": {names}; use one of these names')
         return str(rows[0][0])
 
     def load_trace(
@@ -456,9 +454,9 @@ class Run:
             "SELECT traces.trace, traces.head FROM verdicts JOIN traces ON traces.unit = verdicts.unit WHERE name = ?",
             [edit],
         )
-        for column, wanted in (("criterion", criterion), ("repeat", repeat), ("asked", asked)):
-            if wanted is not None:
-                query, values = f"{query} AND verdicts.{column} = ?", [*values, sanitize_text(str(wanted))]
+        for column, value in (("criterion", criterion), ("repeat", repeat), ("asked", asked)):
+            if value is not None:
+                query, values = f"{query} AND verdicts.{column} = ?", [*values, sanitize_text(str(value))]
         with self._turn:
             order = "ORDER BY verdicts.criterion, verdicts.asked, verdicts.repeat, traces.trace"
             heads = self._connection.execute(f"{query} {order}", values).fetchall()

@@ -136,7 +136,7 @@ class Completion:
     judged: int
     unjudged: int
     expected: int
-    """Units there should be: of every edit of the run, in every repeat that was last asked for, and those there are beyond."""
+    """Units of every edit of the run in every repeat that was last asked for, and units of further repeats."""
     edits: int
     """Edits with at least one outcome."""
 
@@ -218,18 +218,18 @@ def expected_units(
         return len(criteria) * (edits + waiting) * repeats
     if own is None:
         return (answered + len(criteria) * waiting) * repeats
-    wanted = set(criteria)
-    further = sum(len(_applicable_criteria(own, edit, wanted)) for edit in waiting_edits) if waiting else 0
+    names = set(criteria)
+    further = sum(len(_applicable_criteria(own, edit, names)) for edit in waiting_edits) if waiting else 0
     return (answered + further) * repeats
 
 
-def _applicable_criteria(protocol: Protocol, edit: Edit, wanted: set[str]) -> set[str]:
+def _applicable_criteria(protocol: Protocol, edit: Edit, criteria: set[str]) -> set[str]:
     """Return which of these criteria apply to an edit; criteria that are not the protocol's apply to every edit."""
     try:
         own = {rubric.criterion for rubric in protocol.rubrics_for(edit)}
     except UserError:
-        return wanted
-    return wanted & own | wanted.difference(protocol.criteria)
+        return criteria
+    return criteria & own | criteria.difference(protocol.criteria)
 
 
 def find_judged_elsewhere(reader: RunReader, configuration: Configuration) -> set[str]:
@@ -325,9 +325,9 @@ class StageCount(Record):
         tokens = self.usage.input_tokens + self.usage.output_tokens
         cost = "cost unknown" if self.cost is None else f"${self.cost:.4f}"
         spent = f"; {self.usage.requests} requests, {tokens} tokens, {cost}" if self.usage.requests else ""
-        left = f", {self.unjudged} unjudged" if self.unjudged else ""
+        unjudged = f", {self.unjudged} unjudged" if self.unjudged else ""
         share = "kept" if self.part.startswith("stage") else "gave the final answer in"
-        return f"{self.part}, {self.judge}: asked about {self.asked} units, {share} {self.kept}{left}{spent}"
+        return f"{self.part}, {self.judge}: asked about {self.asked} units, {share} {self.kept}{unjudged}{spent}"
 
 
 def count_stages(run: Run, configuration: str, price: Price | None) -> tuple[StageCount, ...]:

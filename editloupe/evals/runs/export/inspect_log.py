@@ -347,15 +347,15 @@ def _units(run: Run, configuration: str | None) -> Iterator[tuple[Edit | None, U
             yield edit, unit
 
 
-def _choose_configuration(run: Run, wanted: str | None) -> str:
+def _choose_configuration(run: Run, text: str | None) -> str:
     """Return the configuration to export. A log has one model, so a run with several configurations needs a name."""
     configurations = run.configurations()
     if not configurations:
         raise UserError(f"the run {run.folder.name} has no verdicts, so there is nothing to write")
-    fitting = configurations if wanted is None else match_configurations(configurations, wanted)
+    fitting = configurations if text is None else match_configurations(configurations, text)
     if not fitting:
         have = format_list(configurations)
-        raise UserError(f'the run {run.folder.name} has no configuration "{wanted}"; it has: {have}')
+        raise UserError(f'the run {run.folder.name} has no configuration "{text}"; it has: {have}')
     if len(fitting) > 1:
         raise UserError(
             f"the run {run.folder.name} has several judges, but a log has one; choose it with --configuration: "

@@ -242,10 +242,10 @@ def _build_content(message: RequestMessage, prompt: Sequence[str]) -> list[Json]
     lines = prompt[message.prompt].split("\n") if message.prompt < len(prompt) else []
     blocks: list[Json] = []
     for picture in _pictures_of(message):
-        place = next((number for number, line in enumerate(lines) if line.startswith(picture.picture)), -1) + 1
-        blocks += [_text("\n".join(lines[:place]))] if place else []
+        count = next((number for number, line in enumerate(lines) if line.startswith(picture.picture)), -1) + 1
+        blocks += [_text("\n".join(lines[:count]))] if count else []
         blocks.append({"type": "image"})
-        lines = lines[place:]
+        lines = lines[count:]
     return [*blocks, *([_text("\n".join(lines))] if lines else [])]
 
 

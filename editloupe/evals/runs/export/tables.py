@@ -120,11 +120,11 @@ def iter_unit_rows(
 def skip_repeated_verdicts(units: Iterable[Unit]) -> Iterator[Unit]:
     """Yield each verdict once, also if it answers several questions of its edit, as after `batch --keep`."""
     for _, alike in groupby(units, key=lambda unit: (unit.name, unit.criterion, unit.repeat)):
-        seen: set[tuple[str | None, ...]] = set()
+        verdicts: set[tuple[str | None, ...]] = set()
         for unit in alike:
             verdict = (unit.configuration, unit.shown, unit.finished_at, unit.judge)
-            if verdict not in seen:
-                seen.add(verdict)
+            if verdict not in verdicts:
+                verdicts.add(verdict)
                 yield unit
 
 
