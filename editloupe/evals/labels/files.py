@@ -18,11 +18,7 @@ from editloupe._util.text import number_of, one_line, verb
 from editloupe.evals.labels.label_files import LabelFile, fold_text
 from editloupe.evals.labels.label_form import WORDING
 from editloupe.evals.labels.merge import LabelEntry, LabelSource, is_on_scale
-from editloupe.evals.manifests.columns import (
-    FIRST_ROWS,
-    NEAR,
-    format_columns,
-)
+from editloupe.evals.manifests.columns import FIRST_ROWS, NEAR, format_columns
 from editloupe.evals.manifests.readers import PICTURE_SUFFIXES, Row
 from editloupe.rubrics.model import (
     Answer,
@@ -189,9 +185,9 @@ class LabelReader:
 
     def _check_fields(self, file: LabelFile) -> None:
         """Raise UserError if `--columns` names a field or criterion that is nearly one of those that there are."""
-        known = [*FIELDS, *self._answers]
+        names = [*FIELDS, *self._answers]
         for name in file.columns:
-            if name not in known and (near := get_close_matches(name, known, n=1, cutoff=NEAR)):
+            if name not in names and (near := get_close_matches(name, names, n=1, cutoff=NEAR)):
                 raise UserError(f'--columns: "{name}" is not a criterion or field of labels; did you mean {near[0]}?')
 
     def _explain(self, columns: Sequence[str], edits: _EditCounts, emptied: bool) -> str:
@@ -232,9 +228,9 @@ class LabelReader:
 
     def _note_wording(self, row: Row, name: str, criterion: str) -> None:
         """Note whether a label names another wording; a later label of the annotator replaces an earlier one."""
-        shown, asked = row.values.get(WORDING), self._wordings.get(criterion)
-        if isinstance(shown, str) and asked:
-            self._other_wording[name, criterion, find_rater(row.values)] = shown not in asked
+        key, judged = row.values.get(WORDING), self._wordings.get(criterion)
+        if isinstance(key, str) and judged:
+            self._other_wording[name, criterion, find_rater(row.values)] = key not in judged
 
     def _leave_out(self, criterion: object) -> None:
         name = one_line(str(criterion))
@@ -278,8 +274,8 @@ class LabelReader:
         if (criterion := file.translate(values.get("criterion"))) is not None:
             if "label" not in values and "score" not in values and not may_skip:
                 raise row.error('"label" is missing')
-            if isinstance(criterion, str) and (asked := self._find_criterion(criterion)):
-                yield asked, values.get("label", values.get("score"))
+            if isinstance(criterion, str) and (own := self._find_criterion(criterion)):
+                yield own, values.get("label", values.get("score"))
             else:
                 self._leave_out(criterion)
             return
@@ -399,21 +395,21 @@ def _picture_names(path: str) -> tuple[str, str]:
     return name, name.removesuffix(suffix) if suffix.lower() in PICTURE_SUFFIXES else name
 
 
-def _suggest(columns: Sequence[str], wanted: Mapping[str, str]) -> str:
-    """Return the columns of a file, and the option that names those which are nearly called like wanted fields.
+def _suggest(columns: Sequence[str], fields: Mapping[str, str]) -> str:
+    """Return the columns of a file, and the option that names one whose name is nearly that of a field.
 
     Args:
         columns: The columns.
-        wanted: Names of fields to the field that the option names.
+        fields: Names of fields to the field that the option names.
 
     >>> _suggest(["Edit ID", "who"], {"edit_id": "id"})
     "Edit ID, who; did you mean --columns 'id=Edit ID'?"
     """
     folded = {fold_text(column): column for column in reversed(columns)}
-    for name, meant in wanted.items():
+    for name, option in fields.items():
         if near := get_close_matches(fold_text(name), folded, n=1, cutoff=NEAR):
-            return f"{format_columns(columns)}; did you mean --columns '{meant}={folded[near[0]]}'?"
-    return f"{format_columns(columns)}; name it with --columns {next(iter(wanted.values()), 'id')}=COLUMN"
+            return f"{format_columns(columns)}; did you mean --columns '{option}={folded[near[0]]}'?"
+    return f"{format_columns(columns)}; name it with --columns {next(iter(fields.values()), 'id')}=COLUMN"
 
 
 def find_rater(values: Mapping[str, Any]) -> str | None:

@@ -42,16 +42,11 @@ class HumanLabels:
     """
 
     origin: str
-    """Where the labels come from, for messages."""
     given: Mapping[LabelKey, Mapping[str, float]]
     notes: tuple[str, ...] = ()
-    """Notes for readers of the labels."""
     adjudicated: Mapping[LabelKey, float] = field(default_factory=dict)
-    """Scores that settle disagreements between annotators."""
     unused: tuple[str, ...] = ()
-    """Sentences on labels of criteria that were not asked."""
     empty: Mapping[Path, str] = field(default_factory=dict)
-    """Files without a label on these edits and criteria, and why."""
     annotators: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,11 +59,11 @@ class HumanLabels:
 
     def of_edits(self, names: Iterable[str]) -> HumanLabels:
         """Return the labels of some edits."""
-        wanted = set(names)
+        chosen = set(names)
         return replace(
             self,
-            given={key: labels for key, labels in self.given.items() if key[0] in wanted},
-            adjudicated={key: score for key, score in self.adjudicated.items() if key[0] in wanted},
+            given={key: labels for key, labels in self.given.items() if key[0] in chosen},
+            adjudicated={key: score for key, score in self.adjudicated.items() if key[0] in chosen},
         )
 
     def consensus(self, answers: Answers) -> Iterator[tuple[LabelKey, Consensus]]:
@@ -290,9 +285,7 @@ class RunLabels:
 
     by_protocol: Mapping[str, HumanLabels] = field(default_factory=dict)
     asked: Mapping[str, Answers] = field(default_factory=dict)
-    """Protocols to their criteria, each with its kind of answer."""
     faults: tuple[str, ...] = ()
-    """Labels that do not count, and why."""
 
     @property
     def given(self) -> Mapping[str, Mapping[LabelKey, Mapping[str, float]]]:

@@ -140,8 +140,8 @@ def import_scores(
     first = list(itertools.islice(rows, AT_ONCE))
     if not first:
         raise UserError(f"{path.name} has no rows")
-    seen = dict.fromkeys(itertools.chain(columns or (), *(row.values for row in first)))
-    importer = _Importer(path, judge.strip(), used, scale, [name for name in used.criteria if name in seen])
+    present = dict.fromkeys(itertools.chain(columns or (), *(row.values for row in first)))
+    importer = _Importer(path, judge.strip(), used, scale, [name for name in used.criteria if name in present])
     records = importer.build_records(first)
     with Run.write(out) as run:
         importer.configuration = run.configure(importer.describe(), [*importer.specs.values()])

@@ -96,7 +96,7 @@ def _checks(answer: Answer) -> tuple[CheckForm, ...]:
                     )
                     for name, value in check.values.items()
                 ),
-                "; ".join(f"“{questions[other]}” is {wanted}" for other, wanted in check.only_if.items()),
+                "; ".join(f"“{questions[other]}” is {choice}" for other, choice in check.only_if.items()),
             )
         )
     return tuple(forms)

@@ -22,6 +22,7 @@ from editloupe._util.text import for_json, number_of, verb
 from editloupe.evals.labels.label_form import AnswerChoice, RubricForm, build_forms, list_recorded_wordings
 from editloupe.evals.labels.merge import format_score_label
 from editloupe.evals.manifests.readers import Row
+from editloupe.evals.runs.damage import UNREADABLE
 from editloupe.evals.runs.edit_rows import StoredEdit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
@@ -269,15 +270,15 @@ def read_label_studio(path: Path, notes: list[str]) -> Iterator[Row]:
         if "annotations" not in task or not isinstance(data, dict):
             yield Row(where, task)
             continue
-        listed = task["annotations"] or []
-        if not isinstance(listed, list):
+        annotations = task["annotations"] or []
+        if not isinstance(annotations, list):
             raise UserError(f"{where}: annotations must be a list, as Label Studio exports it")
-        given = [one for one in listed if isinstance(one, dict) and not one.get("was_cancelled")]
-        for annotation in sorted(given, key=lambda one: str(one.get("created_at") or "")):
+        finished = [item for item in annotations if isinstance(item, dict) and not item.get("was_cancelled")]
+        for annotation in sorted(finished, key=lambda item: str(item.get("created_at") or "")):
             prefilled += annotation.get("parent_prediction") is not None
             try:
                 answers = _read_answers(annotation.get("result") or [])
-            except (KeyError, TypeError, ValueError, AttributeError, LookupError):
+            except UNREADABLE:
                 raise UserError(f"{where}: this annotation is not of the form that Label Studio exports") from None
             person = annotation.get("completed_by")
             name = person.get("email") or person.get("id") if isinstance(person, dict) else person

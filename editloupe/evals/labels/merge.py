@@ -60,7 +60,7 @@ class LabelSource:
     @property
     def has_labels(self) -> bool:
         """True if it labels anything."""
-        return any(saying.score is not None for saying in self.entries)
+        return any(entry.score is not None for entry in self.entries)
 
 
 class MergedLabels(NamedTuple):
@@ -88,7 +88,6 @@ class Consensus:
     label: str
     score: float
     place: float | None
-    """The score from 0 to 100; None if the rubric is not known or the score is not on its scale."""
     count: int
 
 
@@ -108,17 +107,17 @@ def merge_sources(sources: Sequence[LabelSource]) -> MergedLabels:
             if (number, rater) not in copies:
                 for key, score in labels.items():
                     scores.setdefault(key, {})[_name_annotator(source, rater)] = score
-        for saying in source.entries:
-            if saying.adjudicated:
-                settled.pop(saying.place, None)
-                if saying.score is not None:
-                    settled[saying.place] = saying.score
-            if saying.rater is None or saying.adjudicated:
+        for entry in source.entries:
+            if entry.adjudicated:
+                settled.pop(entry.place, None)
+                if entry.score is not None:
+                    settled[entry.place] = entry.score
+            if entry.rater is None or entry.adjudicated:
                 continue
-            here = scores.setdefault(saying.place, {})
-            here.pop(saying.rater, None)
-            if saying.score is not None:
-                here[saying.rater] = saying.score
+            by_rater = scores.setdefault(entry.place, {})
+            by_rater.pop(entry.rater, None)
+            if entry.score is not None:
+                by_rater[entry.rater] = entry.score
     return MergedLabels({key: labels for key, labels in scores.items() if labels}, settled, tuple(notes))
 
 

@@ -137,9 +137,8 @@ def write_unjudged_run(
             raise UserError(f"{manifest.name} has no edit {min(strange)}: the queue was drawn from another manifest")
         for position, stored in enumerate(list(run.edits())):
             if only is None or stored.name in only:
-                album = Album()
                 waiting = _build_unjudged(stored.edit, rules)
-                run.save_all([JudgementRecord(waiting, album=album, position=position, configuration=configuration)])
+                run.save_all([JudgementRecord(waiting, album=Album(), position=position, configuration=configuration)])
 
 
 def _store_edits(run: Run, manifest: Path, protocol: str | None) -> None:
