@@ -122,7 +122,7 @@ def _has_rows(folder: Path) -> bool:
         return any(reader.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in _CONTENT_TABLES)
 
 
-class PictureFile(NamedTuple):
+class StoredPicture(NamedTuple):
     """The name and bytes of a stored picture."""
 
     name: str

@@ -20,7 +20,7 @@ from editloupe.evals.runs.configurations import UnreadableRunJson, read_about
 from editloupe.evals.runs.damage import Damage, RunDamaged, iter_rows, raise_unwritable
 from editloupe.evals.runs.edit_rows import NewEdit, StoredEdit, delete_edits, read_edit, upsert_edit
 from editloupe.evals.runs.reader import OF_CONFIGURATION, RunReader
-from editloupe.evals.runs.run_folder import ABOUT, FILE, LOCK, PICTURES, PictureFile, PictureFolder, RunLock
+from editloupe.evals.runs.run_folder import ABOUT, FILE, LOCK, PICTURES, PictureFolder, RunLock, StoredPicture
 from editloupe.evals.runs.unit_rows import (
     ANSWER,
     Answer,
@@ -147,11 +147,11 @@ class Run:
             self.damage.add("pictures", sha)
         return path
 
-    def read_picture(self, sha: Sha) -> PictureFile | None:
+    def read_picture(self, sha: Sha) -> StoredPicture | None:
         """Return a picture that the run stored; None if it is lost or cannot be read, which is noted as damage."""
         with suppress(OSError):
             if (path := self.find_picture(sha)) and (data := path.read_bytes()):
-                return PictureFile(path.name, data)
+                return StoredPicture(path.name, data)
         self.damage.add("pictures", sha)
         return None
 
