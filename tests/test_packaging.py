@@ -117,7 +117,7 @@ def test_messages_name_extras_that_exist_and_never_a_name_on_the_package_index()
     named = {
         extra
         for text in texts.values()
-        for group in re.findall(r"'\.\[([a-z,]+)\]'", text)
+        for group in re.findall(r"(?:'\.\[|explain_missing_packages\(\")([a-z,]+)(?:\]'|\",)", text)
         for extra in group.split(",")
     }
     assert {"text", "detect", "studio"} <= named <= set(EXTRAS)

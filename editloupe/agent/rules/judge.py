@@ -56,6 +56,12 @@ def decide_no_change(reading: str) -> LabelDecision:
     return LabelDecision(LOCALIZATION_FAILURE, NOTHING_DIFFERS, (reason,))
 
 
+def decide_nothing_left() -> LabelDecision:
+    """Decide an edit after which hardly any contrast is left: whatever was asked, it is not on the target."""
+    reason = "1. Did the change happen on the target? With its contrast, the target is gone → it did not."
+    return LabelDecision(LOCALIZATION_FAILURE, 1.0, (reason,))
+
+
 def decide_following(steps: FollowingChecks, numbers: Mapping[str, float]) -> LabelDecision:
     """Apply the checks of Instruction Following in the rubric's order; the first that fails gives the label."""
     checks = (
@@ -248,13 +254,17 @@ class _Turn:
     def _follow_whole(self, request: ChangeRequest) -> RulesReply:
         if call := self._first_looks(request):
             return call
-        differences, text = self._differences(), self._read_text(request)
+        differences = self._differences()
+        asked = f"Asked: {request.say()}. {_summary(differences)}"
+        if _read_global_change(differences).is_vanished:
+            return _answer([asked], decide_nothing_left())
+        text = self._read_text(request)
         evidence = self._measure_whole(request, differences, text)
         if evidence.box and self._may(ZOOM):
             score = evidence.numbers["score"]
             thought = f"{list(evidence.box)} looks most like the asked change (score {score:.2f}); I zoom in on it."
             return _call(thought, (ZOOM, {"bbox_2d": self._as_sent(evidence.box, EDITED), "target_image": EDITED}))
-        start = [f"Asked: {request.say()}. {_summary(differences)}"]
+        start = [asked]
         if evidence.box:
             start.append(
                 f"Of these, {list(evidence.box)} looks most like the asked change (score {evidence.numbers['score']:.2f})."

@@ -99,10 +99,12 @@ def test_another_scene_behind_the_target_is_a_collapse(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["tools", "plain"])
 def test_a_picture_of_one_colour_is_a_collapse(tmp_path: Path, mode: Mode) -> None:
-    case, album = make_case(colour_edit(tmp_path, np.full_like(ground(), 128)), CONSISTENCY, mode)
-    answer = ask(case, album)
-    assert label(answer) == "Scene Collapse"
-    assert "of its contrast is left: it did" in str(answer.content)
+    edit = colour_edit(tmp_path, np.full_like(ground(), 128))
+    answers = {criterion: ask(*make_case(edit, criterion, mode)) for criterion in (FOLLOWING, CONSISTENCY)}
+    assert label(answers[FOLLOWING]) == "Localization Failure"
+    assert "the target is gone" in str(answers[FOLLOWING].content)
+    assert label(answers[CONSISTENCY]) == "Scene Collapse"
+    assert "of its contrast is left: it did" in str(answers[CONSISTENCY].content)
 
 
 @pytest.mark.parametrize("mode", ["tools", "plain"])
