@@ -353,7 +353,7 @@ def compare_backgrounds(
 class ClipEncoder(DinoFeatures):
     """A CLIP model for directional similarity. Its weights are loaded at the first picture or text.
 
-    The default is ViT-B/32; EdiVal-Agent does not state which weights it used.
+    The default is ViT-B/32; the paper that uses it does not state its weights.
 
     The difference of two picture embeddings is compared with that of two text embeddings, each normalised first (Gal et
     al., StyleGAN-NADA, 2022).
