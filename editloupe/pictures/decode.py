@@ -10,7 +10,7 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO
 
@@ -220,11 +220,12 @@ def declared_pixels(path: PictureSource) -> int:
 
 def declared_size(path: Path) -> tuple[int, int]:
     """Return width and height of the upright picture from its file's header. Raise ImageError if it has none."""
-    with _explain_missing(path):
-        head = _open_head(path)
-    with _explain_damage(str(path)), head as file, _header(file) as image:
-        width, height = image.size
-        turned = _orientation(image) in (5, 6, 7, 8)
+    with ExitStack() as stack:
+        with _explain_missing(path):
+            file = stack.enter_context(_open_head(path))
+        with _explain_damage(str(path)), _header(file) as image:
+            width, height = image.size
+            turned = _orientation(image) in (5, 6, 7, 8)
     return (height, width) if turned else (width, height)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,6 +89,23 @@ def test_every_reader_says_alike_what_is_wrong_with_a_file(read: Callable[[Path]
         read(path)
     path.write_bytes(b"no picture at all")
     with pytest.raises(ImageError, match=r"is not a picture this program reads \(PNG, JPEG, WebP, TIFF, BMP\)$"):
+        read(path)
+
+
+@pytest.mark.parametrize("read", [open_picture, declared_size])
+def test_a_file_that_may_not_be_opened_is_not_called_damaged(
+    read: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(textured(), tmp_path / "a.png")
+    open_really = os.open
+
+    def deny(file: object, *arguments: object, **options: object) -> int:
+        if str(file) == str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(file))
+        return open_really(file, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", deny)
+    with pytest.raises(ImageError, match=r"cannot be read: Permission denied$"):
         read(path)
 
 
