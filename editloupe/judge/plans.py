@@ -169,10 +169,10 @@ def _read_members(path: Path, base_url: str | None) -> tuple[SingleJudge, ...]:
     members = []
     for number, entry in enumerate(_entries(path, "members", "a panel's file"), 1):
         _check_fields(entry, ("judge", "base_url"), path)
-        spec = _text(entry, "judge", path)
-        if spec is None:
+        spec = entry.get("judge")
+        if not isinstance(spec, str) or not spec.strip():
             raise UserError(f"{path}: judge of member {number} must be a text")
-        members.append(_member(spec, _text(entry, "base_url", path) or base_url))
+        members.append(_member(spec.strip(), _text(entry, "base_url", path) or base_url))
     return tuple(members)
 
 

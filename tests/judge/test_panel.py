@@ -142,6 +142,14 @@ def test_a_mistake_in_a_panel_is_one_sentence_and_exit_code_2(
         plan_of(spec)
 
 
+@pytest.mark.parametrize("judge", ["3", "''"])
+def test_a_member_that_is_no_text_is_named_by_its_number(judge: str, tmp_path: Path) -> None:
+    file = tmp_path / "panel.yaml"
+    file.write_text(f"members:\n- judge: rules\n- judge: {judge}\n", encoding="utf-8")
+    with pytest.raises(UserError, match="judge of member 2 must be a text"):
+        plan_of(f"panel:{file}")
+
+
 def test_rules_in_a_panel_have_no_server() -> None:
     plan = plan_of("panel:rules,openai:a", "http://localhost:1/v1")
     assert isinstance(plan, Panel)
