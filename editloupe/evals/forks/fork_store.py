@@ -412,7 +412,9 @@ def find_trace(
     criteria = dict.fromkeys(unit.criterion for unit in units)
     if criteria and criterion not in criteria:
         instead = f', not "{criterion}"' if criterion else ""
-        raise UserError(f'--criterion is one of {", ".join(criteria)} for edit "{edit_name}"{instead}')
+        raise UserError(
+            f'{run.folder.name}: the criterion of edit "{edit_name}" is one of {", ".join(criteria)}{instead}'
+        )
     own = [unit for unit in units if unit.criterion == criterion and repeat in (None, unit.repeat)]
     if not own:
         have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in units}))

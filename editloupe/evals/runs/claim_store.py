@@ -250,9 +250,10 @@ def _parse_record(text: str) -> Mapping[str, Any] | None:
 def _parse_object(text: Any) -> dict[str, Any] | None:
     """Return a stored object; None if it is damaged."""
     try:
-        return dict(json.loads(text))
+        value = json.loads(text)
     except UNREADABLE:
         return None
+    return value if isinstance(value, dict) else None
 
 
 def _outcome_key(unit: Unit) -> str:

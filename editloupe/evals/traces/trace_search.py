@@ -29,7 +29,7 @@ JOINS = (
     "LEFT JOIN people p ON p.edit = v.edit AND p.criterion = v.criterion AND p.protocol = v.protocol "
     "LEFT JOIN notes n ON n.answer = v.answer LEFT JOIN claims c ON c.answer = v.answer"
 )
-"""Everything that fields of a filter refer to, apart from verdict and edit. SQLite skips the joins that a query does not use."""
+"""Tables that fields of a filter refer to, apart from verdicts and edits. SQLite skips unused joins if a query does not group."""
 FROM = f"FROM verdicts v JOIN edits e ON e.edit = v.edit {JOINS}"
 _MANIFEST = "e.position, e.edit_id, e.name, v.criterion, v.repeat, v.answer"
 ORDERS: Mapping[str, tuple[str, str]] = {

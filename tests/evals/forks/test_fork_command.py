@@ -27,7 +27,7 @@ from tests.scripted import say
         (["--step", "1", "--model", "other"], 'has no edit "patch" of the model "other"'),
         (["--step", "1", "--mode", "sideways"], "--mode is one of"),
         (["--step", "1", "--repeat", "3"], "has no such verdict"),
-        (["--step", "1", "--criterion", "other"], f'--criterion is one of {CRITERION} for edit "patch", not "other"'),
+        (["--step", "1", "--criterion", "other"], f'the criterion of edit "patch" is one of {CRITERION}, not "other"'),
         ([], "name the step with --step: the trace has 3 steps"),
     ],
 )
@@ -50,7 +50,7 @@ def test_without_a_criterion_those_of_the_edit_are_named(
     assert command(["demo", "--limit", "1", "--out", out]) == 0
     assert command(["fork", out, "cat-eye", *options]) == 2
     told = capsys.readouterr().err
-    assert '--criterion is one of instruction_following, visual_consistency for edit "cat-eye"' in told
+    assert 'the criterion of edit "cat-eye" is one of instruction_following, visual_consistency' in told
 
 
 @pytest.mark.long

@@ -9,7 +9,6 @@ from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from editloupe._util.text import normalize_name
 from editloupe.making.folder import MakingFolder, Sample
 from editloupe.making.records import MOST_TARGETS, REGENERATIONS, ReviewDecision
 from editloupe.making.reviews import draw_boxes, list_edit_types, review, review_agreement
@@ -129,7 +128,7 @@ async def give_review(request: Request, key: str) -> Response:
 
 def _page(request: Request, key: str, task: str, who: str, sample_id: str) -> Response:
     studio, folder = studio_of(request), _folder(request, key)
-    name = normalize_name(who)
+    name = " ".join(who.split())
     if not name:
         return overview(request, key)
     waiting = find_waiting_samples(folder, task, name)
@@ -169,7 +168,7 @@ def _folder(request: Request, key: str) -> MakingFolder:
 
 
 def _name(text: str) -> str:
-    name = normalize_name(text)
+    name = " ".join(text.split())
     if not name:
         raise UserError("a reviewer needs a name")
     return name

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, RedirectResponse, Response
 
-from editloupe._util.text import normalize_name
 from editloupe.evals.preferences.pairs import RATING_SCALE, TIE, OpenPair
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.pixels import ImageError
@@ -42,7 +41,7 @@ def page(
     `last` is the pair that was answered before, to return to. With `again`, the ratings of a pair are asked once more; the new
     ones replace them.
     """
-    studio, pair_file, who = studio_of(request), _file(request, key), normalize_name(annotator)
+    studio, pair_file, who = studio_of(request), _file(request, key), " ".join(annotator.split())
     if not who:
         return studio.pages.page("pairs_start.html", pair_file=pair_file, people=pair_file.people())
     queue = pair_file.queue(who)
@@ -95,7 +94,7 @@ async def answer(request: Request, key: str) -> Response:
         form = {name: values[-1] for name, values in parse_qs((await request.body()).decode()).items()}
     except ValueError:
         raise UserError("the form cannot be read") from None
-    who = normalize_name(form.get("annotator", "")[:80])
+    who = " ".join(form.get("annotator", "").split())[:80]
     if not who:
         raise UserError("an annotator needs a name")
     pair = _pair(pair_file, form.get("pair", ""))
