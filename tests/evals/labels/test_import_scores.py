@@ -178,6 +178,15 @@ def test_a_column_that_must_hold_json_is_refused_with_its_line(tmp_path: Path) -
         import_scores(file, tmp_path / "run", "theirs", "dlebench", {"target_boxes": "boxes"})
 
 
+def test_a_check_without_an_answer_leaves_the_criterion_unjudged(tmp_path: Path) -> None:
+    answers = ({"localization": 1, "operation": 0, "action": 1}, {"localization": 1, "operation": "", "action": 1})
+    file = tmp_path / "s.jsonl"
+    rows = [{"id": str(number), "instruction_adherence": each} for number, each in enumerate(answers)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    summary = import_scores(file, tmp_path / "run", "theirs", "vibe", {})
+    assert (summary.verdicts, summary.unjudged) == (1, 1)
+
+
 @pytest.mark.parametrize("text", ["0-10", "1..1", "a..b", "0..inf"])
 def test_a_scale_is_two_numbers(text: str) -> None:
     with pytest.raises(UserError, match=r"--scale is LOW\.\.HIGH"):
