@@ -157,7 +157,7 @@ def read_tables(
 
 def _filter_rows(table: RunTable, where: Sequence[str]) -> RunTable:
     """Return the rows with the given column values; raise if a column or a value does not exist."""
-    for name, value in split_assignments(where, "--where takes COLUMN=VALUE, such as language=en"):
+    for name, value in split_assignments(where, "--where takes COLUMN=VALUE, such as language=en", empty=True):
         values = dict.fromkeys(str(cell) for row in table.rows if (cell := row.field(name)) is not None)
         if not values:
             raise UserError(

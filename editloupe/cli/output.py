@@ -113,18 +113,19 @@ def render_page(blocks: Sequence[Block], drawings: Mapping[str, Callable[[], Any
     return as_html(blocks, drawings, title, f"Made by EditLoupe {__version__}.")
 
 
-def split_assignments(texts: Sequence[str], form: str) -> Iterator[tuple[str, str]]:
+def split_assignments(texts: Sequence[str], form: str, empty: bool = False) -> Iterator[tuple[str, str]]:
     """Yield name and value of texts NAME=VALUE.
 
     Args:
         texts: The texts.
         form: The option and its form, such as `--rule takes NAME=VALUE`, for the error message.
+        empty: Whether a value may be empty.
 
     Raises:
         UserError: If a text has another form.
     """
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
-        if not (name and equals and value):
+        if not (name and equals and (value or empty)):
             raise UserError(f'{form}, not "{text}"')
         yield name, value

@@ -131,6 +131,7 @@ def test_only_some_of_the_edits_can_be_compared(tmp_path: Path) -> None:
     for said, sentence in (
         ("language=en", 'no edit of run has a column "language"; there are: id, instruction, instruction_type, model'),
         ("instruction_type=x", 'no edit with instruction_type "x"; it has: Change Color, Change OCR'),
+        ("instruction_type=", 'no edit with instruction_type ""; it has: Change Color, Change OCR'),
         ("x", "--where takes COLUMN=VALUE"),
     ):
         with pytest.raises(UserError, match=sentence):

@@ -37,7 +37,7 @@ from editloupe.evals.stats.comparison.paired_differences import (
 )
 from editloupe.evals.stats.intervals import Floats, Number, Spread, build_estimate, t_quantile
 from editloupe.evals.stats.scores.run_table import RunTable
-from editloupe.evals.stats.scores.score_matrix import ScoreMatrix, sum_by_group
+from editloupe.evals.stats.scores.score_matrix import ScoreMatrix, find_scoring_columns, sum_by_group
 from editloupe.types import Record, UserError
 
 GateVerdict = Literal["passed", "failed", "cannot_tell"]
@@ -262,7 +262,8 @@ def raise_spread(spread: Spread, grid: CaseGrid, new: Floats, baseline: Floats, 
         criterion: The criterion's number; None for the overall score.
     """
     both = np.isfinite(new) & np.isfinite(baseline)
-    rows = np.asarray(both.any(1) if criterion is None else both[:, criterion])
+    scoring = find_scoring_columns(grid.counted, grid.aggregation)
+    rows = np.asarray(both[:, scoring].any(1) if criterion is None else both[:, criterion])
     cases = grid.at(rows)
     point, other = (cases.point(np.where(both, side, np.nan)[rows]) for side in (new, baseline))
     differences = point.columns - other.columns

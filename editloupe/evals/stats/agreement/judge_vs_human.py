@@ -31,6 +31,7 @@ from editloupe.evals.stats.intervals import (
     find_distinct_rows,
     fisher_z,
     missing_estimate,
+    number_keys,
 )
 from editloupe.evals.stats.scores.run_table import RunTable, find_warnings, get_field, read_run_table
 from editloupe.evals.stats.scores.run_units import row_lower_medians, row_means
@@ -278,7 +279,8 @@ def group_edits(edits: Sequence[Edit], columns: str, name: str) -> dict[str, Boo
         if all(get_field(edit, field) is None for edit in edits):
             raise UserError(f'no edit of {name} has a column "{field}" to group agreement by')
     values = [SEPARATOR.join(format_field(edit, field) for field in fields) for edit in edits]
-    return {value: np.array([own == value for own in values]) for value in dict.fromkeys(values)}
+    numbers = number_keys(values)
+    return {value: numbers == number for number, value in enumerate(dict.fromkeys(values))}
 
 
 def count_labels(labels: HumanLabels) -> dict[str, int]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import stdev
 from typing import Any, Literal
 
 import numpy as np
@@ -324,9 +325,13 @@ def _score_repeats(matrix: ScoreMatrix, fill: float | None, result: ScoreResult)
 
 
 def compute_deviation(values: Sequence[float | None]) -> float | None:
-    """Return the standard deviation (n − 1) of the values that exist; None with fewer than two."""
+    """Return the standard deviation (n − 1) of the values that exist; None with fewer than two.
+
+    >>> compute_deviation([0.1] * 10), compute_deviation([0.1, None])
+    (0.0, None)
+    """
     defined = [value for value in values if value is not None]
-    return float(np.std(defined, ddof=1)) if len(defined) > 1 else None
+    return stdev(defined) if len(defined) > 1 else None
 
 
 def _find_missing_types(matrix: ScoreMatrix) -> tuple[str, ...]:
