@@ -17,6 +17,7 @@ from editloupe.evals.stats.intervals import Estimate, missing_estimate
 from editloupe.evals.stats.scores.distribution import compute_area_trend, count_answers
 from editloupe.evals.stats.scores.run_scores import compute_scores
 from editloupe.evals.stats.scores.run_table import read_run_table
+from editloupe.evals.stats.trust.trust_summary import JudgeAgreement
 from tests.evals.sample_runs import IF, LABELS, VC, Line, make_run
 
 
@@ -230,6 +231,13 @@ def test_agreement_shows_intervals_the_ceiling_and_what_is_not_defined() -> None
     drawn = [list(np.asarray(line.get_xdata())) for line in figure.axes[0].lines]
     assert [0.2, 0.7] in drawn
     assert [0.8, 0.8] in drawn
+
+
+def test_a_negative_agreement_without_an_interval_is_inside_the_axes() -> None:
+    negative = Estimate(value=-0.6, n=4)
+    agreement = [JudgeAgreement(criterion="IF", n=4, spearman=negative)]
+    for figure in (figures.whiskers({"IF": [("a", negative)]}, "ρ"), figures.trust_overview(agreement, (), {})):
+        assert figure.axes[0].get_xlim()[0] < -0.6
 
 
 def test_the_leaderboard_has_the_best_on_top() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
 
 import numpy as np
@@ -74,7 +74,7 @@ def whiskers(
     The dashed line is the agreement among people.
     """
     most = max(len(lines) for lines in groups.values())
-    lowest = min((e.low for lines in groups.values() for _, e in lines if e.low is not None), default=0.0)
+    lowest = _find_lowest(estimate for lines in groups.values() for _, estimate in lines)
     with use_style():
         figure, panels = new_figure(1.0 + 0.32 * most, len(groups), sharey=True)
         for axes, (title, lines) in zip(panels, groups.items(), strict=True):
@@ -246,6 +246,12 @@ def trust_overview(
     return figure
 
 
+def _find_lowest(estimates: Iterable[Estimate]) -> float:
+    """Return the smallest number to draw: the lower end of an interval, or the value where there is no interval."""
+    ends = (estimate.value if estimate.low is None else estimate.low for estimate in estimates)
+    return min((end for end in ends if end is not None), default=0.0)
+
+
 def _draw_agreement(axes: Axes, agreement: Sequence[JudgeAgreement], titles: Mapping[str, str]) -> None:
     rows = np.arange(len(agreement))[::-1]
     for row, own in zip(rows, agreement, strict=True):
@@ -264,7 +270,7 @@ def _draw_agreement(axes: Axes, agreement: Sequence[JudgeAgreement], titles: Map
         axes.plot([], [], "|", color=INK, markersize=10, label="one annotator and the others")
     names = shorten_names([titles.get(own.criterion, own.criterion) for own in agreement], 24)
     axes.set_yticks(rows, [escape_text(name) for name in names])
-    lowest = min((own.spearman.low for own in agreement if own.spearman.low is not None), default=0.0)
+    lowest = _find_lowest(own.spearman for own in agreement)
     axes.set(xlim=(min(-0.05, lowest - 0.05), 1.02), ylim=(-0.7, len(agreement) - 0.3), xlabel="Spearman ρ")
     axes.set_title("Agreement")
 
