@@ -195,6 +195,7 @@ def test_the_site_is_laid_out_with_every_link_leading_to_a_page(site: Path) -> N
     assert "::: editloupe\n" in (site / "reference" / "python.md").read_text("utf-8")
 
 
+@pytest.mark.long
 def test_the_command_line_reference_has_every_command_with_its_options(site: Path) -> None:
     text = (site / "reference" / "command-line.md").read_text("utf-8")
     for command in COMMANDS:

@@ -19,6 +19,8 @@ from tests.conftest import StartServer
 from tests.drawn_pictures import save, textured
 from tests.scripted import Answer, Request, ScriptedServer, final
 
+pytestmark = pytest.mark.long
+
 COUNT = 25
 SIZE = (48, 36)
 MARK = (slice(0, 10), slice(0, 10))

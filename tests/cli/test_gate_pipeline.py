@@ -65,6 +65,7 @@ def test_the_step_of_the_action_ends_with_the_code_of_the_gate(
     assert {"gate.json", "gate.xml", "gate.md"} <= {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.long
 def test_the_step_of_the_action_fails_in_a_sentence_if_there_is_nothing_to_compare(tmp_path: Path) -> None:
     done = run_step(tmp_path, new="nowhere", against="nowhere either", drop="2; touch injected")
     assert done.returncode == 2

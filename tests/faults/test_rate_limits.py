@@ -305,6 +305,7 @@ def test_ctrl_c_during_a_pause_ends_the_command_and_the_run_is_continued(
         assert not list(run.units())
 
 
+@pytest.mark.long
 async def test_another_judge_of_the_panel_is_not_held_back(scripted: StartServer, tmp_path: Path) -> None:
     def one_is_limited(request: Request) -> Reply:
         return LIMITED if "small" in request.model else final("Wrong Action")

@@ -120,6 +120,7 @@ def test_a_parameter_it_does_not_take_is_left_out(scripted: StartServer, edit: E
     assert [request.temperature for request in server.requests] == [0.0, None]
 
 
+@pytest.mark.long
 def test_an_identifier_it_does_not_know_stops_at_once(scripted: StartServer, edit: Edit) -> None:
     server = scripted(fault(400, "The provided model identifier is invalid."))
     with pytest.raises(UserError, match="does not know the model"):

@@ -42,6 +42,7 @@ def test_a_mistake_is_one_sentence_and_asks_nothing(
     assert kept.more == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [[], ["--step", "1"]])
 def test_without_a_criterion_those_of_the_edit_are_named(
     options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -71,6 +71,7 @@ def test_a_fork_is_no_verdict_of_the_edit(keep: Keep) -> None:
     assert (one.number, one.label) == (1, "Wrong Action")
 
 
+@pytest.mark.long
 def test_a_fork_whose_record_is_damaged_is_left_out_and_reported(keep: Keep) -> None:
     kept = keep()
     kept.fork(1, drop=[1])

@@ -114,6 +114,7 @@ def test_a_judge_that_does_not_follow_people_is_to_be_replaced(tmp_path: Path) -
     assert "hardly follows people" in describe_trust(summary, table.titles, "run")[4]
 
 
+@pytest.mark.long
 def test_that_many_labels_do_halve_the_interval() -> None:
     """Draw 60 of 2 000 labels, ask how many halve the interval, and draw that many."""
     random = np.random.default_rng(1)
