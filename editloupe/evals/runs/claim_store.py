@@ -188,7 +188,7 @@ class ClaimReplies:
         self._without_secrets = Secrets()
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """Return the stored reply to a request; None if there is none, or if it is damaged and must be asked for again."""
+        """Return the stored reply to a request, or None if no readable reply is stored."""
         row = self._store.execute("SELECT reply FROM asked_replies WHERE key = ?", (key,))
         return None if row is None else _parse_object(row[0])
 
